@@ -1,0 +1,1 @@
+"""The ExtractionJob resource and its vocabulary: pydantic and the standard library only."""

@@ -1,0 +1,1 @@
+"""The extraction server: engine, connector, ring, sidecar, and the `drillcore` command."""

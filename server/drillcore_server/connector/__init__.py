@@ -1,0 +1,1 @@
+"""The KV connector: moves hidden states out of the paged cache."""

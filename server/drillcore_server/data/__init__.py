@@ -1,0 +1,1 @@
+"""Dataset rows to token ids, masks and positions."""

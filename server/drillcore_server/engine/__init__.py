@@ -1,0 +1,1 @@
+"""The engine: scheduler, KV cache manager, input batch, model runner, hidden-state drafter."""

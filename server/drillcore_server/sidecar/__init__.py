@@ -1,0 +1,1 @@
+"""Drains the ring, writes parts, commits. No torch."""
