@@ -1,0 +1,42 @@
+# One line each: what a person types. `make demo` needs Python >= 3.11, pip and nothing else.
+SHELL := /bin/bash
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+DEMO_MODEL := volumes/models/smollm2-135m-instruct
+PYTEST := $(BIN)/python -m pytest
+FAST := not gpu and not demo and not kill and not apiserver and not cluster and not long
+
+.PHONY: setup demo demo-model test test-demo test-kill test-apiserver test-cluster test-long check bench crd chart image clean
+setup: $(VENV)/.installed ## create the virtual environment with every pinned dependency
+demo: demo-model ## extract a real model's hidden states from examples/data
+	$(BIN)/drillcore run examples/jobs/quickstart.yaml
+	$(BIN)/drillcore check $(DEMO_MODEL)
+demo-model: $(VENV)/.installed
+	$(BIN)/python examples/make_demo_model.py $(DEMO_MODEL)
+test: $(VENV)/.installed ## the fast tests: no GPU, no cluster, no model hub
+	$(PYTEST) -m "$(FAST)"
+test-demo: demo-model ## the real model against transformers
+	$(PYTEST) -m "demo and not long"
+test-kill: $(VENV)/.installed ## two processes, one of them killed
+	$(PYTEST) -m "kill and not long"
+test-apiserver: $(VENV)/.installed ## a real kube-apiserver, controller-manager and scheduler
+	$(PYTEST) -m "apiserver and not long"
+test-long: demo-model ## minutes to hours
+	$(PYTEST) -m "long and not gpu and not cluster" --timeout 7200
+test-gpu: ## on a machine with a CUDA device
+	$(PYTEST) -m "gpu"
+check: $(VENV)/.installed ## lint, format, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+crd: $(VENV)/.installed ## write the chart's CRD and docs/field-reference.md from the models
+	$(BIN)/python -m drillcore_spec.crd --write
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@if uv --version >/dev/null 2>&1; then uv venv -q --allow-existing --python $(PYTHON) $(VENV); else $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install -q uv || true; fi
+	@if uv --version >/dev/null 2>&1; then uv pip install -q --python $(BIN)/python -c constraints.txt -e '.[dev]'; \
+	elif [ -x $(BIN)/uv ]; then $(BIN)/uv pip install -q --python $(BIN)/python -c constraints.txt -e '.[dev]'; \
+	else $(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'; fi
+	@touch $@
