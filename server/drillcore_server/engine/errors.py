@@ -1,0 +1,25 @@
+"""Errors of the engine.
+
+    EngineError
+    ├── RequestRefused     a request that can never be served; the message has the numbers
+    ├── RequestAborted     what awaiting an aborted request raises
+    └── SampleQuarantined  what awaiting a request with broken states raises
+"""
+
+from __future__ import annotations
+
+
+class EngineError(Exception):
+    """Base of the engine's errors."""
+
+
+class RequestRefused(EngineError):
+    """The request can never be served with this configuration; nothing was queued."""
+
+
+class RequestAborted(EngineError):
+    """The request was aborted before its sample was complete."""
+
+
+class SampleQuarantined(EngineError):
+    """The request's states are not usable (non-finite, or zero where they cannot be)."""
