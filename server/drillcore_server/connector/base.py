@@ -44,11 +44,14 @@ class Chunk(Protocol):
 class SampleSink(Protocol):
     """Where the states of one sample after another go.
 
-    Order of calls for one sample: any number of `reserve`, each followed by its `seal` in the same order, then
-    either `end_sample` or `abort_sample`, once, after the last `seal`. Samples never interleave: the next
-    sample's first `reserve` comes after the sample before it ended. Nothing blocks but `wait`. A method that says
-    "no room" (`None`, `False`) has done nothing and is called again at a later poll with the same arguments.
-    All calls come from the engine's thread.
+    Records of a sample come in this order: any number of `reserve`, then `end_sample` or `abort_sample`, once.
+    Samples never interleave: the next sample's first `reserve` comes after that. `seal` is apart from this:
+    chunks are filled by asynchronous copies and sealed in the order in which they were reserved, over all samples,
+    also after their sample ended and after later chunks were reserved. Nothing is visible to a consumer before
+    every chunk reserved earlier is sealed, so that the consumer sees the records in order.
+
+    Nothing blocks but `wait`. A method that says "no room" (`None`, `False`) has done nothing and is called again
+    at a later poll. All calls come from the engine's thread.
     """
 
     def has_room(self) -> bool:
@@ -60,15 +63,18 @@ class SampleSink(Protocol):
         ...
 
     def seal(self, chunk: Chunk, *, row: int, first_state: int) -> None:
-        """Publishes a chunk whose buffer is filled; `first_state` counts the sample's states from 0."""
+        """Publishes a chunk whose buffer is filled; `first_state` counts the sample's states from 0.
+
+        Comes in the order of `reserve`, possibly after the sample's `end_sample` or `abort_sample`.
+        """
         ...
 
     def end_sample(self, end: SampleEnd) -> bool:
-        """Completes the sample. A sample without states may come without any chunk. `False`: no room now."""
+        """Completes the sample; its chunks may still be unsealed, none is reserved later. `False`: no room now."""
         ...
 
     def abort_sample(self, row: int) -> bool:
-        """Drops what was sealed of the sample. `False`: no room now."""
+        """Drops the open sample, which has at least one chunk; they may still be unsealed. `False`: no room now."""
         ...
 
     def quarantine(self, entry: QuarantineEntry) -> bool:
