@@ -1,0 +1,1 @@
+"""Residual add, RMS norm and capture."""

@@ -1,0 +1,1 @@
+"""Rows of the hidden cache by slot."""

@@ -1,0 +1,1 @@
+"""Means over rows of the hidden cache."""

@@ -1,0 +1,1 @@
+"""Attention of one query a sequence over paged keys and values."""

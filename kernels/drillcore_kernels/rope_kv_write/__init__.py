@@ -1,0 +1,1 @@
+"""Query/key norm, rotary embedding and KV cache write."""

@@ -1,0 +1,1 @@
+"""Causal attention over packed fresh sequences."""
