@@ -1,6 +1,6 @@
 """Errors of the server.
 
-    ShardError      ends a shard with a reason of `drillcore_spec.reasons` and its exit code
+ShardError      ends a shard with a reason of `drillcore_spec.reasons` and its exit code
 """
 
 from __future__ import annotations

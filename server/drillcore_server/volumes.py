@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from drillcore_spec.reasons import Reason
 from drillcore_server.errors import ShardError
+from drillcore_spec.reasons import Reason
 
 
 @dataclass(frozen=True)
