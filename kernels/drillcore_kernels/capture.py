@@ -19,7 +19,7 @@ class Capture:
     cache: Tensor
     """[num_blocks, block_size, C, D] in the store dtype; contiguous; written by the operation."""
     stats: Tensor
-    """[num_blocks, block_size, C, 2] float32, contiguous: (L2 norm, largest absolute value) of what is stored.
+    """[num_blocks, block_size, C, 2] float32, contiguous: (L2 norm, largest absolute value) as stored.
 
     NaN in a stored row makes both NaN. An infinity makes both infinite. The sum of squares is a float32 sum:
     the norm alone also overflows for values above 1.8e19 and underflows to 0 below 1e-23, so finiteness and

@@ -219,9 +219,7 @@ class MeanRows(Protocol):
 class PlanTiles(Protocol):
     """The order of an attention's work, decided on the CPU once for all layers of a step."""
 
-    def __call__(
-        self, query_lens: Sequence[int], seq_lens: Sequence[int], device: torch.device
-    ) -> Tensor | None:
+    def __call__(self, query_lens: Sequence[int], seq_lens: Sequence[int], device: torch.device) -> Tensor | None:
         """Give [W, 2] int32 (sequence, query tile) pairs on the device, longest first; None where unused."""
         ...
 

@@ -53,9 +53,7 @@ def _visible(rows: slice, num_context: int, window: int | None, device: torch.de
     """Give the mask [rows, keys] of a chunk of queries and the slice of keys that it covers."""
     first, stop = num_context + rows.start, num_context + rows.stop
     keys = slice(0 if window is None else max(0, first - window + 1), stop)
-    distance = torch.arange(first, stop, device=device)[:, None] - torch.arange(
-        keys.start, stop, device=device
-    )
+    distance = torch.arange(first, stop, device=device)[:, None] - torch.arange(keys.start, stop, device=device)
     mask = distance >= 0
     return (mask if window is None else mask & (distance < window)), keys
 

@@ -28,7 +28,5 @@ def varlen_prefill(
     for start, stop in pairwise(cu_seqlens.tolist()):
         if stop > start:
             rows = slice(start, stop)
-            out[rows] = attend(
-                q[rows], k[rows], v[rows], scale=scale, window=window, softcap=softcap, sinks=sinks
-            )
+            out[rows] = attend(q[rows], k[rows], v[rows], scale=scale, window=window, softcap=softcap, sinks=sinks)
     return out
