@@ -75,9 +75,7 @@ EXIT_RULES: tuple[ExitRule, ...] = (
     ExitRule(70, (Reason.INTERNAL,), JobAction.COUNT),
     ExitRule(71, (Reason.SIDECAR_LOST,), JobAction.COUNT),
     ExitRule(72, (Reason.OUTPUT_SIZE_LIMIT,), JobAction.FAIL_INDEX),
-    ExitRule(
-        73, (Reason.OUTPUT_FOREIGN, Reason.OUTPUT_IDENTITY, Reason.OUTPUT_UNWRITABLE), JobAction.FAIL_JOB
-    ),
+    ExitRule(73, (Reason.OUTPUT_FOREIGN, Reason.OUTPUT_IDENTITY, Reason.OUTPUT_UNWRITABLE), JobAction.FAIL_JOB),
     ExitRule(74, (Reason.OUTPUT_VOLUME_FULL,), JobAction.IGNORE),
     ExitRule(75, (Reason.COMMIT_TIMEOUT,), JobAction.COUNT),
     ExitRule(77, (Reason.NO_DEVICE,), JobAction.COUNT),

@@ -1,0 +1,83 @@
+"""Fields of the spec whose feature is not built yet: refused by name, never ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from drillcore_spec.enums import DatasetFormat, OutputLayout, PositionsKind
+from drillcore_spec.errors import Location, Source, SpecError
+from drillcore_spec.job import ExtractionJobSpec
+from drillcore_spec.uris import is_hub
+
+
+@dataclass(frozen=True)
+class Unbuilt:
+    """A feature that this version has not."""
+
+    field: Location
+    """The field that asks for it."""
+    expected: str
+    """What the field may be until then."""
+    asked_for: Callable[[ExtractionJobSpec], object]
+    """What the job asks for; false when it does not ask for this feature."""
+
+
+def _one_of(value: object, *unbuilt: object) -> object:
+    return value if value in unbuilt else None
+
+
+UNBUILT: tuple[Unbuilt, ...] = (
+    Unbuilt(
+        ("spec", "dataset", "format"),
+        "Auto or Jsonl",
+        lambda s: _one_of(s.dataset.format, DatasetFormat.PARQUET, DatasetFormat.ARROW),
+    ),
+    Unbuilt(
+        ("spec", "dataset", "uri"),
+        "file:// or pvc://",
+        lambda s: s.dataset.uri if is_hub(s.dataset.uri) else None,
+    ),
+    Unbuilt(("spec", "dataset", "contextSize"), "0", lambda s: s.dataset.context_size),
+    Unbuilt(("spec", "dataset", "chatTemplate"), "the tokenizer's template", lambda s: s.dataset.chat_template),
+    Unbuilt(
+        ("spec", "dataset", "chatTemplateKwargs"),
+        "no arguments",
+        lambda s: ", ".join(s.dataset.chat_template_kwargs),
+    ),
+    Unbuilt(
+        ("spec", "extraction", "positions"),
+        "All, Last or LossMask",
+        lambda s: _one_of(s.extraction.positions, PositionsKind.MEAN, PositionsKind.WINDOW, PositionsKind.STRIDE),
+    ),
+    Unbuilt(("spec", "generation", "temperature"), "0", lambda s: s.generation.temperature),
+    Unbuilt(("spec", "generation", "topP"), "1", lambda s: str(s.generation.top_p) if s.generation.top_p < 1 else None),
+    Unbuilt(("spec", "output", "layout"), "Packed", lambda s: _one_of(s.output.layout, OutputLayout.PER_SAMPLE)),
+    Unbuilt(
+        ("spec", "engine", "tensorParallelSize"),
+        "1",
+        lambda s: s.engine.tensor_parallel_size if s.engine.tensor_parallel_size > 1 else None,
+    ),
+)
+"""A feature's rows are deleted when it is built."""
+
+
+def refuse_unbuilt(spec: ExtractionJobSpec, source: Source | None = None) -> None:
+    """Refuses a job that asks for what this version cannot do.
+
+    Args:
+        spec: the job's spec.
+        source: where it was read from (`load.read_job`), for the lines in the errors.
+
+    Raises:
+        SpecError: one problem for each such field.
+    """
+    source = source or Source("")
+    asked = [(row, row.asked_for(spec)) for row in UNBUILT]
+    problems = [
+        source.problem(f"expected {row.expected}; got {got}, which this version cannot do", row.field)
+        for row, got in asked
+        if got
+    ]
+    if problems:
+        raise SpecError(problems)
