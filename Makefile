@@ -7,7 +7,7 @@ DEMO_MODEL := volumes/models/smollm2-135m-instruct
 PYTEST := $(BIN)/python -m pytest
 FAST := not gpu and not demo and not kill and not apiserver and not cluster and not long
 
-.PHONY: setup demo demo-model test test-demo test-kill test-apiserver test-cluster test-long check bench crd chart image clean
+.PHONY: setup demo demo-model test test-demo test-kill cluster-tools test-apiserver test-cluster test-long check bench crd chart image clean
 setup: $(VENV)/.installed ## create the virtual environment with every pinned dependency
 demo: demo-model ## extract a real model's hidden states from examples/data
 	$(BIN)/drillcore run examples/jobs/quickstart.yaml
@@ -20,7 +20,9 @@ test-demo: demo-model ## the real model against transformers
 	$(PYTEST) -m "demo and not long"
 test-kill: $(VENV)/.installed ## two processes, one of them killed
 	$(PYTEST) -m "kill and not long"
-test-apiserver: $(VENV)/.installed ## a real kube-apiserver, controller-manager and scheduler
+cluster-tools: $(VENV)/.installed ## build the test cluster's programs from Go modules, once
+	PYTHONPATH=tests/cluster $(BIN)/python -m drillcore_testcluster.binaries
+test-apiserver: cluster-tools ## a real kube-apiserver, controller-manager and scheduler
 	$(PYTEST) -m "apiserver and not long"
 test-long: demo-model ## minutes to hours
 	$(PYTEST) -m "long and not gpu and not cluster" --timeout 7200

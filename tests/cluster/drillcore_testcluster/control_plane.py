@@ -1,0 +1,204 @@
+"""etcd, kube-apiserver, controller-manager and scheduler on loopback ports, without root.
+
+The real Job controller and the real scheduler run here and only the kubelet is played (played_kubelet.py):
+whatever decides about a Job in a test is Kubernetes' own code. Ready in a few seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import httpx
+
+from drillcore_testcluster import binaries
+from drillcore_testcluster.binaries import Binary
+from drillcore_testcluster.errors import TestClusterError
+from drillcore_testcluster.kube_api import KubeApi
+from drillcore_testcluster.pki import Authority
+from drillcore_testcluster.ports import LOOPBACK, free_ports
+from drillcore_testcluster.processes import Process
+
+READY_TIMEOUT_S = 60.0
+SERVICE_CIDR = "10.96.0.0/16"
+SERVICE_IP = "10.96.0.1"
+SERVICE_ACCOUNT_ISSUER = "https://kubernetes.default.svc"
+ADMIN_GROUP = "system:masters"
+
+AUDIT_POLICY = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata}
+"""
+"""Who called what; bodies are left out because they hold tokens and are large."""
+
+
+@dataclass(frozen=True)
+class _Ports:
+    etcd: int
+    etcd_peer: int
+    apiserver: int
+    controller_manager: int
+    scheduler: int
+
+
+class ControlPlane:
+    """One control plane in one run folder; each process can be stopped and started again by a test."""
+
+    def __init__(self, folder: Path) -> None:
+        """Makes certificates and settings in `folder`; starts nothing.
+
+        Raises:
+            MissingPiece: A binary or openssl is missing on this machine.
+        """
+        self.folder = folder
+        self.audit_log = folder / "audit.log"
+        self._ports = _Ports(*free_ports(5))
+        self.url = f"https://{LOOPBACK}:{self._ports.apiserver}"
+        self.authority = Authority(folder / "pki")
+        (folder / "audit-policy.yaml").write_text(AUDIT_POLICY)
+        self.admin_kubeconfig = self.kubeconfig("drillcore-test-admin", [ADMIN_GROUP])
+        self.etcd = self._etcd()
+        self.apiserver = self._apiserver()
+        self.controller_manager = self._controller_manager()
+        self.scheduler = self._scheduler()
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """In the order of their start."""
+        return (self.etcd, self.apiserver, self.controller_manager, self.scheduler)
+
+    @cached_property
+    def api(self) -> KubeApi:
+        """The API as cluster administrator."""
+        return KubeApi.from_kubeconfig(self.admin_kubeconfig)
+
+    def kubeconfig(self, user: str, groups: list[str]) -> Path:
+        """A kubeconfig file for a user of these groups; RBAC decides what they may do."""
+        return self.authority.kubeconfig(self.url, user, groups)
+
+    def start(self) -> None:
+        """Starts everything and waits until the API server and the default namespace are ready."""
+        self.etcd.start()
+        self.start_apiserver()
+        self.controller_manager.start()
+        self.scheduler.start()
+        self._wait_for_default_service_account()
+
+    def start_apiserver(self) -> None:
+        """Starts the API server and waits until it is ready."""
+        self.apiserver.start()
+        self._wait_until_ready()
+
+    def stop(self) -> None:
+        """Ends everything, in reverse order."""
+        if "api" in self.__dict__:
+            self.api.close()
+        for process in reversed(self.processes):
+            process.stop()
+
+    def check(self) -> None:
+        """Raises ProcessDied if one of the processes has ended by itself."""
+        for process in self.processes:
+            process.check()
+
+    def _wait_until_ready(self) -> None:
+        deadline_s = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            self.check()
+            try:
+                if self.api.is_ready():
+                    return
+            except httpx.TransportError:
+                pass  # not listening yet
+            time.sleep(0.1)
+        raise TestClusterError(f"no /readyz in {READY_TIMEOUT_S:.0f} s:\n{self.apiserver.log_tail()}")
+
+    def _wait_for_default_service_account(self) -> None:
+        """Pods of a namespace are refused until the controller-manager has made its service account."""
+        deadline_s = time.monotonic() + READY_TIMEOUT_S
+        while self.api.find("ServiceAccount", "default", namespace="default") is None:
+            self.check()
+            if time.monotonic() > deadline_s:
+                raise TestClusterError(f"no service account:\n{self.controller_manager.log_tail()}")
+            time.sleep(0.05)
+
+    def _etcd(self) -> Process:
+        client = f"http://{LOOPBACK}:{self._ports.etcd}"
+        peer = f"http://{LOOPBACK}:{self._ports.etcd_peer}"
+        arguments = [
+            "--unsafe-no-fsync",
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+        ]
+        return self._process(binaries.ETCD, arguments)
+
+    def _apiserver(self) -> Process:
+        root = self.authority.root
+        names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+        serving = self.authority.server("kube-apiserver", names, [LOOPBACK, SERVICE_IP])
+        arguments = [
+            f"--etcd-servers=http://{LOOPBACK}:{self._ports.etcd}",
+            f"--bind-address={LOOPBACK}",
+            f"--advertise-address={LOOPBACK}",
+            # Endpoints refuse a loopback address; nobody reaches the API through its Service here.
+            "--endpoint-reconciler-type=none",
+            f"--secure-port={self._ports.apiserver}",
+            f"--tls-cert-file={serving.certificate}",
+            f"--tls-private-key-file={serving.key}",
+            f"--client-ca-file={root.certificate}",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            f"--service-cluster-ip-range={SERVICE_CIDR}",
+            f"--service-account-issuer={SERVICE_ACCOUNT_ISSUER}",
+            f"--service-account-signing-key-file={self.authority.service_account_key}",
+            f"--service-account-key-file={self.authority.service_account_key}",
+            f"--audit-policy-file={self.folder / 'audit-policy.yaml'}",
+            f"--audit-log-path={self.audit_log}",
+            "--audit-log-mode=blocking",
+            "--profiling=false",
+        ]
+        return self._process(binaries.KUBE_APISERVER, arguments)
+
+    def _controller_manager(self) -> Process:
+        root = self.authority.root
+        kubeconfig = self.kubeconfig("system:kube-controller-manager", [])
+        arguments = [
+            f"--kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={self._ports.controller_manager}",
+            f"--cert-dir={self.folder / 'controller-manager'}",
+            f"--root-ca-file={root.certificate}",
+            f"--service-account-private-key-file={self.authority.service_account_key}",
+            "--use-service-account-credentials",
+            "--leader-elect=false",
+            # The defaults of 5 s would leave every quota and pod-GC test waiting.
+            "--resource-quota-sync-period=2s",
+        ]
+        return self._process(binaries.KUBE_CONTROLLER_MANAGER, arguments)
+
+    def _scheduler(self) -> Process:
+        kubeconfig = self.kubeconfig("system:kube-scheduler", [])
+        arguments = [
+            f"--kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={self._ports.scheduler}",
+            f"--cert-dir={self.folder / 'scheduler'}",
+            "--leader-elect=false",
+        ]
+        return self._process(binaries.KUBE_SCHEDULER, arguments)
+
+    def _process(self, binary: Binary, arguments: list[str]) -> Process:
+        return Process(binary.name, binaries.find(binary), arguments, self.folder)
