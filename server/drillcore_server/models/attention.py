@@ -19,6 +19,8 @@ from itertools import accumulate
 
 import torch
 
+from drillcore_kernels.ops import PlanTiles
+
 
 class AttentionKind(Enum):
     """Where the keys and values of a group of sequences are read."""
@@ -50,6 +52,8 @@ class AttentionGroup:
     """int32 [B, blocks] on the device, padded with the null block; None for prefills."""
     max_seqlen_q: int
     max_seqlen: int
+    tiles: torch.Tensor | None
+    """What `Ops.plan_tiles` gave for these lengths."""
 
 
 @dataclass(frozen=True)
@@ -70,27 +74,29 @@ class AttentionMetadata:
         block_table: torch.Tensor | None = None,
         slot_mapping: torch.Tensor | None = None,
         device: torch.device | str = "cpu",
+        plan_tiles: PlanTiles | None = None,
     ) -> AttentionMetadata:
         """The metadata of B sequences that already stand in the order decodes, extends, prefills.
 
         Args:
             query_lens: new tokens of each sequence, all > 0.
             kv_lens: context and new tokens of each sequence.
-            block_table: int32 [B, blocks] in host memory; rows of prefills are not read. Needed when a
-                sequence has context.
+            block_table: int32 [B, blocks] in host memory; rows of prefills are not read. Needed, like the slots,
+                when a sequence has context.
             slot_mapping: int64 [T] in host memory.
             device: where the kernels run. Copies are asynchronous when the tensors are pinned.
+            plan_tiles: the decoder's `ops.plan_tiles`.
 
         Raises:
-            ValueError: the order is another one, a length is impossible, or the block table is missing.
+            ValueError: the order is another one, a length is impossible, or block table or slots are missing.
         """
         kinds = [_kind_of(query_len, kv_len) for query_len, kv_len in zip(query_lens, kv_lens, strict=True)]
         ranges = _ranges(kinds)
-        if block_table is None and any(kind is not AttentionKind.PREFILL for kind, _ in ranges):
-            raise ValueError("a sequence with context needs a block table")
+        if (block_table is None or slot_mapping is None) and set(kinds) - {AttentionKind.PREFILL}:
+            raise ValueError("a sequence with context needs a block table and slots")
         starts = [0, *accumulate(query_lens)]
         groups = tuple(
-            _group(kind, rows, starts, query_lens, kv_lens, block_table, torch.device(device))
+            _group(kind, rows, starts, query_lens, kv_lens, block_table, torch.device(device), plan_tiles)
             for kind, rows in ranges
         )
         slots = None if slot_mapping is None else slot_mapping.to(device, non_blocking=True)
@@ -126,10 +132,12 @@ def _group(
     kv_lens: Sequence[int],
     block_table: torch.Tensor | None,
     device: torch.device,
+    plan_tiles: PlanTiles | None,
 ) -> AttentionGroup:
     first, last = starts[rows.start], starts[rows.stop]
     cu_seqlens = [start - first for start in starts[rows.start : rows.stop + 1]]
-    paged = kind is not AttentionKind.PREFILL and block_table is not None
+    table = None if kind is AttentionKind.PREFILL or block_table is None else block_table[rows]
+    tiled = plan_tiles is not None and kind is not AttentionKind.DECODE
     return AttentionGroup(
         kind=kind,
         tokens=slice(first, last),
@@ -137,9 +145,10 @@ def _group(
         kv_lens=tuple(kv_lens[rows]),
         cu_seqlens_q=_to_device(cu_seqlens, device),
         seq_lens=_to_device(kv_lens[rows], device),
-        block_table=block_table[rows].to(device, non_blocking=True) if paged and block_table is not None else None,
+        block_table=None if table is None else table.to(device, non_blocking=True),
         max_seqlen_q=max(query_lens[rows]),
         max_seqlen=max(kv_lens[rows]),
+        tiles=plan_tiles(query_lens[rows], kv_lens[rows], device) if tiled and plan_tiles is not None else None,
     )
 
 

@@ -1,6 +1,6 @@
 """One decoder for every family and every device: a ModelSpec of flags over the operations of the kernels.
 
-Shapes: T packed tokens, D hidden, H query heads, K key/value heads, Dh head dim, F intermediate, V vocabulary.
+Shapes: T packed tokens, D hidden, H query heads, K key/value heads, Dh head dim, V vocabulary.
 """
 
 from __future__ import annotations
@@ -9,21 +9,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 
+from drillcore_kernels import Capture, Ops
+from drillcore_server.models.attend import KVCache, attend
 from drillcore_server.models.attention import AttentionMetadata
 from drillcore_server.models.capture import CaptureSink
 from drillcore_server.models.spec import ModelSpec
-
-KVCache = tuple[torch.Tensor, torch.Tensor]
-"""K and V cache of one block, each [num_blocks, block_size, K, Dh]."""
+from drillcore_server.models.weights import DecoderWeights
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """The blocks that a job needs, and what stands before and after them."""
+    """The blocks that a job needs, and what stands before and after them.
+
+    No method waits for the device: nothing is read back, and no shape depends on data.
+    """
 
     spec: ModelSpec
+    weights: DecoderWeights
+    ops: Ops
+    cos: torch.Tensor
+    """float32 [positions, Dh / 2]"""
+    sin: torch.Tensor
+    """float32 [positions, Dh / 2]"""
 
+    @torch.inference_mode()
     def forward(
         self,
         token_ids: torch.Tensor,
@@ -37,15 +48,79 @@ class Decoder:
         """Runs the blocks that `sink` needs, captures on the way, and gives n_L [T, D] if it is wanted.
 
         Args:
-            token_ids: int64 [T] on the device.
-            positions: int64 [T] on the device.
+            token_ids: int64 [T] on the device, each in [0, V).
+            positions: int64 [T] on the device, each below the tables' length.
             attention: lengths, block tables and slots of the sequences.
-            kv: the KV cache of each block; None when every sequence is a prefill whose K and V nobody reads later.
-            sink: where the hidden states go.
+            kv: the KV cache of each block that runs, written at the attention's slots; may be None when the
+                attention has no slots.
+            sink: where the hidden states go. r_i is copied at the input of block i, before anything is added
+                to the residual stream in place.
             want_hidden: compute n_L for `logits`, whether or not the sink asks for it.
         """
-        raise NotImplementedError
+        final_capture = sink.final_norm()
+        whole = want_hidden or final_capture is not None
+        num_blocks = self.spec.num_layers if whole else sink.last_layer
+        x, residual = F.embedding(token_ids, self.weights.embedding), None
+        for i, block in enumerate(self.weights.blocks[:num_blocks]):
+            normed, residual = self._add_norm(x, residual, block.input_norm, sink.residual(i))
+            x = self._attention(i, normed, positions, attention, kv)
+            normed, residual = self._add_norm(x, residual, block.post_attention_norm, None)
+            x = block.down(self.ops.silu_mul(block.gate_up(normed)))
+        hidden, _ = self.ops.add_rms_norm(
+            x,
+            residual,
+            self.weights.final_norm if whole else None,
+            self.spec.norm_eps,
+            capture=sink.residual(num_blocks),
+            capture_normed=final_capture,
+        )
+        return hidden if want_hidden else None
 
+    @torch.inference_mode()
     def logits(self, normed: torch.Tensor) -> torch.Tensor:
-        """Logits [B, V] of n_L rows [B, D]."""
-        raise NotImplementedError
+        """Logits [B, V] of n_L rows [B, D].
+
+        Raises:
+            ValueError: the decoder was loaded without its output embedding.
+        """
+        if self.weights.lm_head is None:
+            raise ValueError("this decoder was loaded without lm_head")
+        return F.linear(normed, self.weights.lm_head)
+
+    def _add_norm(
+        self, x: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, capture: Capture | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        normed, residual = self.ops.add_rms_norm(x, residual, weight, self.spec.norm_eps, capture=capture)
+        assert normed is not None, "a norm with a weight gives a normed value"
+        return normed, residual
+
+    def _attention(
+        self,
+        i: int,
+        normed: torch.Tensor,
+        positions: torch.Tensor,
+        attention: AttentionMetadata,
+        kv: Sequence[KVCache] | None,
+    ) -> torch.Tensor:
+        """The attention of block i with its projections: [T, D] to [T, D]."""
+        spec, block = self.spec, self.weights.blocks[i]
+        heads = (spec.num_heads, spec.num_kv_heads, spec.num_kv_heads)
+        q, k, v = block.qkv(normed).unflatten(-1, (sum(heads), spec.head_dim)).split(heads, dim=1)
+        cache = kv[i] if kv is not None and attention.slot_mapping is not None else None
+        k_cache, v_cache = cache if cache is not None else (None, None)
+        self.ops.rope_kv_write(
+            q,
+            k,
+            v,
+            self.cos,
+            self.sin,
+            positions,
+            q_norm=block.q_norm,
+            k_norm=block.k_norm,
+            eps=spec.norm_eps,
+            k_cache=k_cache,
+            v_cache=v_cache,
+            slot_mapping=attention.slot_mapping if cache is not None else None,
+        )
+        out = attend(self.ops, q, k, v, cache, attention, scale=spec.attention_scale, window=spec.windows[i])
+        return block.output(out.flatten(1))
