@@ -45,11 +45,13 @@ class Family:
         Raises:
             ShardError: MODEL_UNSUPPORTED for a layer type of another kind of attention.
         """
+        num_layers: int = config.num_hidden_layers
         match self.window_rule:
             case WindowRule.NEVER:
-                return (None,) * config.num_hidden_layers
+                return (None,) * num_layers
             case WindowRule.EVERY_BLOCK:
-                return (config.sliding_window,) * config.num_hidden_layers
+                window: int | None = config.sliding_window
+                return (window,) * num_layers
             case WindowRule.BY_LAYER_TYPE:
                 return tuple(_window(layer_type, config.sliding_window) for layer_type in config.layer_types)
 

@@ -53,7 +53,7 @@ def _read_staged(fd: int, stored: StoredTensor, source_dtype: torch.dtype, flat:
 
 def _read(fd: int, target: torch.Tensor, offset: int, path: Path) -> None:
     """Fills `target` (uint8, host memory) from byte `offset` on."""
-    rest = memoryview(target.numpy())
+    rest: memoryview = target.numpy().data
     while rest:
         num_read = os.preadv(fd, [rest], offset)
         if num_read == 0:

@@ -64,7 +64,7 @@ class RopeSpec:
         return cls(values, scaling)
 
     def tables(self, num_positions: int, device: torch.device | str) -> tuple[torch.Tensor, torch.Tensor]:
-        """cos and sin, each float32 [num_positions, rotary dim / 2]."""
+        """Cosines and sines, each float32 [num_positions, rotary dim / 2]."""
         inv_freq = torch.tensor(self.inv_freq, dtype=torch.float32, device=device)
         positions = torch.arange(num_positions, dtype=torch.float32, device=device)
         angles = torch.outer(positions, inv_freq)
