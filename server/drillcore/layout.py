@@ -1,0 +1,160 @@
+"""Every file name of an output. Nothing else builds or parses one.
+
+    <root>/manifest.json
+    <root>/complete.json
+    <root>/shards/00003/part-00000-5f2c9a10.safetensors
+    <root>/shards/00003/journal-5f2c9a10.jsonl
+    <root>/shards/00003/quarantine-5f2c9a10.jsonl
+    <root>/shards/00003/index-5f2c9a10.safetensors
+    <root>/shards/00003/commit.json
+
+The eight hexadecimal digits are the attempt id: two attempts never share a file but commit.json, which
+is published whole. A file under construction has the suffix `.tmp`, so that no pattern for finished files
+matches it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from drillcore.errors import ReadError
+
+FORMAT_VERSION = 1
+"""Version of everything that stands on disk; a reader refuses any other."""
+
+_TEMPORARY_SUFFIX = ".tmp"
+_PART = re.compile(r"part-\d{5,9}-([0-9a-f]{8})\.safetensors")
+_INDEX = re.compile(r"index-([0-9a-f]{8})\.safetensors")
+_QUARANTINE = re.compile(r"quarantine-([0-9a-f]{8})\.jsonl")
+_JOURNAL = re.compile(r"journal-([0-9a-f]{8})\.jsonl")
+_OF_ATTEMPT = re.compile(
+    r"(?:(?:part-\d{5,9}|index|quarantine|journal)-([0-9a-f]{8})\.(?:safetensors|jsonl)(?:\.tmp)?"
+    r"|commit\.json\.([0-9a-f]{8})\.tmp)"
+)
+
+
+def new_attempt_id() -> str:
+    """Eight random hexadecimal digits: the name of one process's attempt at a shard."""
+    return secrets.token_hex(4)
+
+
+def temporary(path: Path, attempt: str | None = None) -> Path:
+    """Where a file is built before it is renamed to `path`.
+
+    Args:
+        path: the final name.
+        attempt: who builds it, where `path` itself does not say.
+    """
+    suffix = _TEMPORARY_SUFFIX if attempt is None else f".{attempt}{_TEMPORARY_SUFFIX}"
+    return path.with_name(path.name + suffix)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name is under construction."""
+    return name.endswith(_TEMPORARY_SUFFIX)
+
+
+def attempt_of(name: str) -> str | None:
+    """The attempt that a file of a shard's folder belongs to; None for commit.json and for foreign files."""
+    match = _OF_ATTEMPT.fullmatch(name)
+    return match and (match[1] or match[2])
+
+
+def is_part(name: str) -> bool:
+    """Whether a file name is a part's."""
+    return _PART.fullmatch(name) is not None
+
+
+def is_index(name: str) -> bool:
+    """Whether a file name is an index's."""
+    return _INDEX.fullmatch(name) is not None
+
+
+def is_quarantine(name: str) -> bool:
+    """Whether a file name is a quarantine file's."""
+    return _QUARANTINE.fullmatch(name) is not None
+
+
+def is_journal(name: str) -> bool:
+    """Whether a file name is a journal's."""
+    return _JOURNAL.fullmatch(name) is not None
+
+
+@dataclass(frozen=True)
+class ShardLayout:
+    """The files of one shard."""
+
+    directory: Path
+    index: int
+    """Of the shard, from 0."""
+
+    def part(self, number: int, attempt: str) -> Path:
+        """Part `number` of an attempt."""
+        return self.directory / f"part-{number:05d}-{attempt}.safetensors"
+
+    def journal(self, attempt: str) -> Path:
+        """The parts that an attempt committed, one a line."""
+        return self.directory / f"journal-{attempt}.jsonl"
+
+    def quarantine(self, attempt: str) -> Path:
+        """The rows that cannot be extracted, one a line."""
+        return self.directory / f"quarantine-{attempt}.jsonl"
+
+    def sample_index(self, attempt: str) -> Path:
+        """Where each sample lies in the parts."""
+        return self.directory / f"index-{attempt}.safetensors"
+
+    @property
+    def commit(self) -> Path:
+        """The marker: the shard is done, and these files count."""
+        return self.directory / "commit.json"
+
+    def files(self, kind: Callable[[str], bool]) -> list[Path]:
+        """The shard's files whose name is of a kind (`is_part`, `is_journal`, ...), in name order.
+
+        A shard that no attempt began has none.
+
+        Raises:
+            ReadError: when the folder cannot be read.
+        """
+        try:
+            return [self.directory / name for name in sorted(os.listdir(self.directory)) if kind(name)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise ReadError(self.directory, error) from error
+
+    def named(self, name: str) -> Path:
+        """A file of this shard by the name that a commit or a journal gives it."""
+        return self.directory / name
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of one output."""
+
+    root: Path
+
+    @property
+    def manifest(self) -> Path:
+        """The identity."""
+        return self.root / "manifest.json"
+
+    @property
+    def complete(self) -> Path:
+        """The marker: every shard is committed."""
+        return self.root / "complete.json"
+
+    @property
+    def shards(self) -> Path:
+        """The folder of the shards' folders."""
+        return self.root / "shards"
+
+    def shard(self, index: int) -> ShardLayout:
+        """Shard `index`, from 0."""
+        return ShardLayout(self.shards / f"{index:05d}", index)

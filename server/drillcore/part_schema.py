@@ -1,0 +1,125 @@
+"""What a part holds: its tensors in file order, its header block and its size.
+
+A part is a safetensors file: eight bytes of header length, the header as JSON, the tensors. Our header is
+padded with spaces to a block whose size is known before the first state is: the states stream behind it,
+and the header is written last. Source of the layout: the safetensors format description,
+https://github.com/huggingface/safetensors#format.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from drillcore.dtypes import StoreDType
+from drillcore.layout import FORMAT_VERSION
+from drillcore.manifest import Manifest
+
+HIDDEN_STATES = "hidden_states"
+PADDING = "padding"
+
+_BLOCK_BYTES = 4096
+_LENGTH_BYTES = 8
+_WIDEST_OFFSET = 2**63 - 1
+_TAIL = (
+    *("token_ids", "cu_seqlens", "cu_states", "rows", "num_prompt_tokens", "original_tokens", "last_token"),
+    *("cu_ids", "norm_sums", "max_abs", "positions", "loss_mask", "has_id", "ids"),
+)
+
+
+@dataclass(frozen=True)
+class PartSchema:
+    """What all parts of one output have in common."""
+
+    store_dtype: StoreDType
+    num_columns: int
+    hidden_size: int
+    every_token: bool
+    """Whether each token has a state; else the parts carry `cu_states`, and `positions` unless they are means."""
+    means: bool
+    """Whether a state is a mean over tokens, so that it has no position."""
+    metadata: Mapping[str, str]
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> PartSchema:
+        """The parts of the output that a manifest describes."""
+        return cls(
+            store_dtype=manifest.store_dtype,
+            num_columns=len(manifest.columns),
+            hidden_size=manifest.hidden_size,
+            every_token=manifest.positions == "All",
+            means=manifest.positions == "Mean",
+            metadata={
+                "format": "drillcore",
+                "formatVersion": str(FORMAT_VERSION),
+                "identity": manifest.identity_sha256,
+                "layers": json.dumps(list(manifest.layers)),
+                "finalNorm": json.dumps(manifest.final_norm),
+                "dtype": manifest.store_dtype.value,
+            },
+        )
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of one token's states in all columns."""
+        return self.num_columns * self.hidden_size * self.store_dtype.itemsize
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether a part carries `positions`."""
+        return not self.every_token and not self.means
+
+    @property
+    def header_block_bytes(self) -> int:
+        """Bytes before the first state: the widest header that a part of this schema can need."""
+        widest: dict[str, object] = {"__metadata__": dict(self.metadata)}
+        for name in (HIDDEN_STATES, *_TAIL, PADDING):
+            widest[name] = _entry("BF16", (_WIDEST_OFFSET,) * 3, _WIDEST_OFFSET, _WIDEST_OFFSET)
+        length = _LENGTH_BYTES + len(_compact(widest))
+        return -(-length // _BLOCK_BYTES) * _BLOCK_BYTES
+
+    def header_block(self, tensors: Mapping[str, tuple[str, tuple[int, ...], int]]) -> bytes:
+        """The header block of a part.
+
+        Args:
+            tensors: by name in file order: element type, shape, bytes.
+        """
+        header: dict[str, object] = {"__metadata__": dict(self.metadata)}
+        offset = 0
+        for name, (dtype, shape, size_bytes) in tensors.items():
+            header[name] = _entry(dtype, shape, offset, offset + size_bytes)
+            offset += size_bytes
+        length = self.header_block_bytes - _LENGTH_BYTES
+        return length.to_bytes(_LENGTH_BYTES, "little") + _compact(header).ljust(length)
+
+    def part_bytes(self, *, samples: int, tokens: int, states: int, id_bytes: int = 0, loss_mask: bool = False) -> int:
+        """Size of a part with that much in it.
+
+        Args:
+            samples: rows in the part.
+            tokens: of all their sequences.
+            states: stored token states.
+            id_bytes: of all ids in UTF-8.
+            loss_mask: whether the dataset has a loss mask.
+        """
+        int64 = np.dtype(np.int64).itemsize
+        columns_per_sample = 6 + 2 * self.num_columns
+        tail = int64 * (tokens + samples * columns_per_sample + 2) + samples + id_bytes
+        if not self.every_token:
+            tail += int64 * (samples + 1)
+        if self.has_positions:
+            tail += 4 * states
+        if loss_mask:
+            tail += tokens
+        return self.header_block_bytes + states * self.state_bytes + tail
+
+
+def _entry(dtype: str, shape: tuple[int, ...], begin: int, end: int) -> dict[str, object]:
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
+
+
+def _compact(header: Mapping[str, object]) -> bytes:
+    return json.dumps(header, separators=(",", ":")).encode("ascii")
