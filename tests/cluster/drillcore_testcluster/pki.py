@@ -67,8 +67,14 @@ class Authority:
 
     def _issue(self, name: str, subject: str, extensions: Sequence[str]) -> KeyPair:
         pair = KeyPair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
-        signed = ["-CA", self.root.certificate, "-CAkey", self.root.key, "-days", _VALID_DAYS]
-        leaf = ["-addext", "basicConstraints=critical,CA:FALSE", *extensions, "-out", pair.certificate]
+        signed: list[str | Path] = ["-CA", self.root.certificate, "-CAkey", self.root.key, "-days", _VALID_DAYS]
+        leaf: list[str | Path] = [
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+            *extensions,
+            "-out",
+            pair.certificate,
+        ]
         _openssl("req", "-x509", *_new_key(pair.key), "-subj", subject, *signed, *leaf)
         return pair
 
