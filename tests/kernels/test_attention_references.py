@@ -6,7 +6,6 @@ import torch
 from drillcore_kernels import select_ops
 
 OPS = select_ops("cpu", torch.float32)
-BLOCK_SIZE = 64
 LENGTHS = [1, 63, 0, 64, 65, 130, 520]
 OPTIONS = {
     "plain": {},
@@ -39,36 +38,9 @@ def explicit(q, k, v, scale, window=None, softcap=None, sinks=None):
     return out
 
 
-def packed(lengths, num_heads=14, num_kv_heads=2, head_dim=80):
-    """Give q, k, v as views of one packed buffer, as the model has them."""
-    torch.manual_seed(1)
-    qkv = torch.randn(sum(lengths), num_heads + 2 * num_kv_heads, head_dim)
-    return qkv.split([num_heads, num_kv_heads, num_kv_heads], dim=1)
-
-
-def offsets(lengths):
-    return torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
-
-
-def paged(rows, lengths):
-    """Scatter packed rows into shuffled blocks of a cache whose other rows are NaN."""
-    counts = [-(-length // BLOCK_SIZE) for length in lengths]
-    order = torch.randperm(sum(counts)) + 1
-    cache = torch.full((len(order) + 1, BLOCK_SIZE, *rows.shape[1:]), torch.nan)
-    table = torch.full((len(lengths), max(counts)), 10**6, dtype=torch.int32)
-    first_block = first_row = 0
-    for sequence, (count, length) in enumerate(zip(counts, lengths, strict=True)):
-        blocks = order[first_block : first_block + count]
-        table[sequence, :count] = blocks
-        slots = (blocks[:, None] * BLOCK_SIZE + torch.arange(BLOCK_SIZE)).flatten()[:length]
-        cache.view(-1, *rows.shape[1:])[slots] = rows[first_row : first_row + length]
-        first_block, first_row = first_block + count, first_row + length
-    return cache, table
-
-
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_prefill_equals_explicit_softmax(options):
-    q, k, v = packed(LENGTHS)
+def test_prefill_equals_explicit_softmax(packed, offsets, options):
+    q, k, v = packed(LENGTHS, 14, 2, 80)
     out = torch.full((sum(LENGTHS), 14, 80), torch.nan)
     OPS.varlen_prefill(q, k, v, offsets(LENGTHS), max_seqlen=520, scale=0.2, out=out, **options)
     parts = zip(q.split(LENGTHS), k.split(LENGTHS), v.split(LENGTHS), strict=True)
@@ -77,13 +49,11 @@ def test_prefill_equals_explicit_softmax(options):
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_extend_equals_explicit_softmax_over_the_pages(options):
+def test_extend_equals_explicit_softmax_over_the_pages(packed, offsets, paged, options):
     lengths, queries = [1, 64, 65, 200, 130], [1, 64, 3, 1, 70]
-    all_q, k, v = packed(lengths)
+    all_q, k, v = packed(lengths, 14, 2, 80)
     q = [rows[-count:] for rows, count in zip(all_q.split(lengths), queries, strict=True)]
-    torch.manual_seed(2)
     k_cache, table = paged(k, lengths)
-    torch.manual_seed(2)
     v_cache, _ = paged(v, lengths)
     out = OPS.paged_extend(
         torch.cat(q),
@@ -103,13 +73,11 @@ def test_extend_equals_explicit_softmax_over_the_pages(options):
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_decode_equals_the_last_row_of_a_prefill(options):
+def test_decode_equals_the_last_row_of_a_prefill(packed, offsets, paged, options):
     lengths = [1, 64, 65, 200]
-    q, k, v = packed(lengths)
+    q, k, v = packed(lengths, 14, 2, 80)
     whole = OPS.varlen_prefill(q, k, v, offsets(lengths), max_seqlen=200, scale=0.2, **options)
-    torch.manual_seed(2)
     k_cache, table = paged(k, lengths)
-    torch.manual_seed(2)
     v_cache, _ = paged(v, lengths)
     last = offsets(lengths)[1:].long() - 1
     seq_lens = torch.tensor(lengths, dtype=torch.int32)
@@ -117,16 +85,16 @@ def test_decode_equals_the_last_row_of_a_prefill(options):
     torch.testing.assert_close(out, whole[last], atol=1e-5, rtol=1e-5)
 
 
-def test_an_empty_batch_gives_an_empty_result():
-    q, k, v = packed([0])
+def test_an_empty_batch_gives_an_empty_result(packed, offsets):
+    q, k, v = packed([0], 14, 2, 80)
     assert OPS.varlen_prefill(q, k, v, offsets([]), max_seqlen=0, scale=1.0).shape == (0, 14, 80)
-    cache, table = torch.zeros(1, BLOCK_SIZE, 2, 80), torch.zeros(0, 0, dtype=torch.int32)
+    cache, table = torch.zeros(1, 64, 2, 80), torch.zeros(0, 0, dtype=torch.int32)
     none = torch.zeros(0, dtype=torch.int32)
     assert OPS.paged_decode(q, cache, cache, table, none, scale=1.0).shape == (0, 14, 80)
 
 
-def test_a_nan_in_one_sequence_stays_in_it():
-    q, k, v = packed([5, 7])
+def test_a_nan_in_one_sequence_stays_in_it(packed, offsets):
+    q, k, v = packed([5, 7], 14, 2, 80)
     v[3] = torch.nan
     out = OPS.varlen_prefill(q, k, v, offsets([5, 7]), max_seqlen=7, scale=1.0)
     assert out[3].isnan().all()

@@ -1,0 +1,68 @@
+"""Tile sizes of the attention kernels for each head size and chip, and the order of their work.
+
+Measured, not tuned at run time: a run must neither compile nor search in its first steps. The sizes for
+compute capability 9.0 are the fastest of those tried on an H200 (see this folder's README); others have the
+same tiles with fewer stages, which their shared memory holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+KEY_TILE = 64
+"""Keys of a tile: the block size of the KV cache, so that a tile is one page."""
+QUERY_TILE = 64
+"""Queries of a tile: one warp group's matrix instruction."""
+HEAD_DIMS = (64, 80, 96, 128, 256)
+
+
+@dataclass(frozen=True)
+class TileConfig:
+    """How a tile's loop is compiled."""
+
+    num_warps: int
+    num_stages: int
+    """Key/value tiles in flight: each takes 2 * 64 * head_dim values of shared memory."""
+
+
+_HOPPER = {64: TileConfig(4, 3), 128: TileConfig(4, 3), 256: TileConfig(8, 2)}
+_OTHER = {64: TileConfig(4, 3), 128: TileConfig(4, 2), 256: TileConfig(8, 1)}
+
+
+@cache
+def tile_config(head_dim: int, device: torch.device) -> TileConfig:
+    """Give the configuration for a head size on a device.
+
+    Raises:
+        ValueError: no kernel is built for the head size.
+    """
+    if head_dim not in HEAD_DIMS:
+        raise ValueError(f"head_dim must be one of {HEAD_DIMS}; got {head_dim}")
+    padded = max(64, 1 << (head_dim - 1).bit_length())
+    hopper = device.type != "cuda" or torch.cuda.get_device_capability(device)[0] >= 9
+    return (_HOPPER if hopper else _OTHER)[padded]
+
+
+def plan_tiles(query_lens: Sequence[int], seq_lens: Sequence[int], device: torch.device) -> Tensor:
+    """Give [W, 2] int32 (sequence, query tile) pairs, those with most keys first.
+
+    With the longest first, the tail of a launch is made of the short ones and all multiprocessors end
+    together. The copy to the device is asynchronous.
+    """
+    queries = np.asarray(query_lens, dtype=np.int64)
+    contexts = np.asarray(seq_lens, dtype=np.int64) - queries
+    counts = -(-queries // QUERY_TILE)
+    sequences = np.repeat(np.arange(len(queries)), counts)
+    tiles = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+    num_keys = contexts[sequences] + (tiles + 1) * QUERY_TILE
+    order = np.argsort(-num_keys, kind="stable")
+    pairs = torch.from_numpy(np.stack((sequences, tiles), axis=1)[order].astype(np.int32))
+    if device.type == "cuda":
+        return pairs.pin_memory().to(device, non_blocking=True)
+    return pairs
