@@ -118,7 +118,7 @@ class DatasetSource(SpecModel):
             field=("chatTemplate",),
         ),
         Rule(
-            cel="self.chatTemplateKwargs.size() == 0 || has(self.columns.messages)",
+            cel="!has(self.chatTemplateKwargs) || self.chatTemplateKwargs.size() == 0 || has(self.columns.messages)",
             holds=lambda self: not self.chat_template_kwargs or self.columns.messages is not None,
             expected="columns.messages to be set when chatTemplateKwargs is",
             field=("chatTemplateKwargs",),

@@ -9,7 +9,7 @@ from pydantic import Field
 from drillcore_spec.base import SpecModel
 from drillcore_spec.enums import DType, LayerConvention, PositionsKind
 from drillcore_spec.forms import Flag, LayerId, PositiveTokenCount, Seed, TokenCount, number
-from drillcore_spec.rules import Rule
+from drillcore_spec.rules import Got, Rule
 
 
 class Window(SpecModel):
@@ -25,8 +25,7 @@ class Window(SpecModel):
             cel="self.start < self.end",
             holds=lambda self: self.start < self.end,
             expected="start to be less than end",
-            got_cel="string(self.start) + ' and ' + string(self.end)",
-            got=lambda self: f"{self.start} and {self.end}",
+            got=Got("%d and %d", ("self.start", "self.end"), lambda self: (self.start, self.end)),
         ),
     )
 
@@ -104,7 +103,7 @@ class Generation(SpecModel):
 
     rules = (
         Rule(
-            cel="self.temperature == 0.0 || self.maxTokens > 0",
+            cel="!has(self.temperature) || self.temperature == 0.0 || self.maxTokens > 0",
             holds=lambda self: self.temperature == 0 or self.max_tokens > 0,
             expected="maxTokens to be more than 0 when temperature is",
             field=("maxTokens",),

@@ -26,7 +26,7 @@ class FieldEntry:
 def walk(model: type[SpecModel], prefix: str = "") -> Iterator[FieldEntry]:
     """All fields under `model`, each before those inside it."""
     for key, info in model.fields_by_key().items():
-        inner, is_list = _inner_model(info.annotation)
+        inner, is_list = inner_model(info.annotation)
         path = f"{prefix}{key}"
         yield FieldEntry(path, info, inner)
         if inner is not None:
@@ -40,16 +40,17 @@ def model_at(root: type[SpecModel], location: tuple[str | int, ...]) -> type[Spe
         if model is None or isinstance(part, int):
             continue
         info = model.fields_by_key().get(part)
-        model = _inner_model(info.annotation)[0] if info else None
+        model = inner_model(info.annotation)[0] if info else None
     return model
 
 
-def _inner_model(annotation: Any, is_list: bool = False) -> tuple[type[SpecModel] | None, bool]:
+def inner_model(annotation: Any, is_list: bool = False) -> tuple[type[SpecModel] | None, bool]:
+    """The model in a field's type (None for scalars and maps), and whether it stands in a list."""
     if isinstance(annotation, type) and issubclass(annotation, SpecModel):
         return annotation, is_list
     origin = get_origin(annotation)
     if origin is dict:
         return None, False
     inner = get_args(annotation)[:1] if origin is Annotated else get_args(annotation)
-    found = (_inner_model(part, is_list or origin is tuple) for part in inner)
+    found = (inner_model(part, is_list or origin is tuple) for part in inner)
     return next((entry for entry in found if entry[0] is not None), (None, is_list))

@@ -20,7 +20,7 @@ from drillcore_spec.output import Output
 from drillcore_spec.pod_template import PodTemplate
 from drillcore_spec.policy import FailurePolicy, Queue
 from drillcore_spec.quantity import quantity_bytes
-from drillcore_spec.rules import Rule
+from drillcore_spec.rules import Got, Rule
 from drillcore_spec.status import ExtractionJobStatus
 
 MUTABLE_FIELDS = frozenset({"suspend", "parallelism", "ttlSecondsAfterFinished"})
@@ -79,8 +79,11 @@ class ExtractionJobSpec(SpecModel):
             holds=lambda self: self.parallelism <= self.shards.count,
             expected="parallelism to be at most shards.count",
             field=("parallelism",),
-            got_cel="string(self.parallelism) + ' with ' + string(self.shards.count) + ' shards'",
-            got=lambda self: f"{self.parallelism} with {self.shards.count} shards",
+            got=Got(
+                "%d with %d shards",
+                ("self.parallelism", "self.shards.count"),
+                lambda self: (self.parallelism, self.shards.count),
+            ),
         ),
         Rule(
             cel="!has(self.failurePolicy.maxFailedShards) || self.failurePolicy.maxFailedShards <= self.shards.count",
@@ -93,8 +96,11 @@ class ExtractionJobSpec(SpecModel):
             holds=lambda self: quantity_bytes(self.ring.size) < quantity_bytes(self.server.resources.memory),
             expected="ring.size to be less than server.resources.memory, of which the ring is a part",
             field=("ring",),
-            got_cel="self.ring.size + ' and ' + self.server.resources.memory",
-            got=lambda self: f"{self.ring.size} and {self.server.resources.memory}",
+            got=Got(
+                "%s and %s",
+                ("self.ring.size", "self.server.resources.memory"),
+                lambda self: (self.ring.size, self.server.resources.memory),
+            ),
         ),
         Rule(
             cel="self.output.layout != 'PerSample' || self.extraction.positions == 'All'",
@@ -166,8 +172,7 @@ class ExtractionJob(SpecModel):
             holds=lambda self: len(self.metadata.name) <= MAX_JOB_NAME_LENGTH,
             expected=f"metadata.name of at most {MAX_JOB_NAME_LENGTH} characters, so that the names of pods fit",
             field=("metadata", "name"),
-            got_cel="string(size(self.metadata.name))",
-            got=lambda self: str(len(self.metadata.name)),
+            got=Got("%d", ("size(self.metadata.name)",), lambda self: (len(self.metadata.name),)),
         ),
         Rule(
             cel=f"self.metadata.name.matches('{_NAME_PATTERN}')",
@@ -175,8 +180,7 @@ class ExtractionJob(SpecModel):
             expected="metadata.name of lower-case letters, digits and `-`, that begins with a letter"
             " and ends with a letter or digit (RFC 1035)",
             field=("metadata", "name"),
-            got_cel="self.metadata.name",
-            got=lambda self: self.metadata.name,
+            got=Got("%s", ("self.metadata.name",), lambda self: (self.metadata.name,)),
         ),
     )
 

@@ -78,8 +78,9 @@ TOKEN_LIFETIME_SECONDS: Final = 600
 
 
 def child_name(job_name: str, uid: str) -> str:
-    """Name of the child Job: `<job>-<first 8 hex of sha256(uid)>`, so that a new job of the same name never
-    meets it.
+    """Name of the child Job: `<job>-<first 8 hex of sha256(uid)>`.
+
+    A new ExtractionJob of the same name never meets the Job of an earlier one.
     """
     return f"{job_name}-{hashlib.sha256(uid.encode()).hexdigest()[:8]}"
 

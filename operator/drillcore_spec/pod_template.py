@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from drillcore_spec.base import NULLABLE, SpecModel
 from drillcore_spec.forms import GroupId, ObjectName, UserId
 from drillcore_spec.kubernetes import Affinity, Annotations, EnvVar, Labels, LocalObject, Toleration
 from drillcore_spec.rules import Rule
+
+
+class ClusterChosen(StrEnum):
+    """An id of the pods' processes that the cluster may choose."""
+
+    RUN_AS_USER = "RunAsUser"
+    FS_GROUP = "FsGroup"
 
 
 class PodTemplate(SpecModel):
@@ -36,17 +44,39 @@ class PodTemplate(SpecModel):
     env: Annotated[tuple[EnvVar, ...], Field(max_length=64)] = ()
     """Environment variables of both containers, such as HF_ENDPOINT or proxies."""
     run_as_user: Annotated[UserId | None, Field(json_schema_extra=NULLABLE)] = 65532
-    """User id of the processes. null: left to the cluster (OpenShift, file systems owned by user ids)."""
+    """User id of the processes."""
     fs_group: Annotated[GroupId | None, Field(json_schema_extra=NULLABLE)] = 65532
-    """Group that owns the volumes' files. null: left to the cluster."""
+    """Group that owns the volumes' files."""
+    leave_to_cluster: Annotated[tuple[ClusterChosen, ...], Field(max_length=2)] = ()
+    """
+    RunAsUser, FsGroup or both are not set on the pods, for clusters (OpenShift) and file systems (NFS owned
+    by user ids) that choose them. A null runAsUser or fsGroup means the same, but only `kubectl create` and
+    `kubectl apply --server-side` transmit null.
+    """
     supplemental_groups: Annotated[tuple[GroupId, ...], Field(max_length=32)] = ()
     """Further groups of the processes."""
 
     rules = (
         Rule(
-            cel="!self.labels.exists(key, key.startsWith('drillcore.dev/'))",
+            cel="!has(self.labels) || !self.labels.exists(key, key.startsWith('drillcore.dev/'))",
             holds=lambda self: not any(key.startswith("drillcore.dev/") for key in self.labels),
             expected="labels without the prefix drillcore.dev/, which drillcore sets",
             field=("labels",),
         ),
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unset_what_the_cluster_chooses(cls, data: Any) -> Any:
+        chosen = _chosen_by_cluster(data)
+        if ClusterChosen.RUN_AS_USER in chosen:
+            data = data | {"runAsUser": None}
+        if ClusterChosen.FS_GROUP in chosen:
+            data = data | {"fsGroup": None}
+        return data
+
+
+def _chosen_by_cluster(data: Any) -> tuple[Any, ...]:
+    """The entries of leaveToCluster, which are not validated yet."""
+    chosen = data.get("leaveToCluster", data.get("leave_to_cluster")) if isinstance(data, dict) else None
+    return tuple(chosen) if isinstance(chosen, list | tuple) else ()

@@ -37,8 +37,10 @@ def quantity_bytes(quantity: str) -> int:
 
 
 def format_bytes(size_bytes: int) -> str:
-    """A quantity that stands for exactly `size_bytes` (at least 1), with the largest binary suffix that
-    divides it.
+    """A quantity of exactly `size_bytes`, with the largest binary suffix that divides it.
+
+    Raises:
+        SpecError: `size_bytes` is less than 1.
     """
     if size_bytes < 1:
         raise SpecError([Problem(f"expected at least 1 byte; got {size_bytes}")])

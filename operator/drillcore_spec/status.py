@@ -13,7 +13,7 @@ from pydantic import Field, StringConstraints
 
 from drillcore_spec.base import SpecModel
 
-Total = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
+Total = Annotated[int, Field(strict=True, ge=0, le=2**53 - 1)]
 Time = Annotated[
     str,
     StringConstraints(strict=True, max_length=64),

@@ -45,8 +45,8 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            mark = self.peek_event().start_mark
-            raise yaml.composer.ComposerError(None, None, f"more than {MAX_DEPTH} levels of nesting", mark)
+            problem = f"more than {MAX_DEPTH} levels of nesting"
+            raise yaml.composer.ComposerError(None, None, problem, parent.start_mark)
         node: yaml.Node | None = super().compose_node(parent, index)
         self.depth -= 1
         return node
