@@ -1,1 +1,23 @@
-"""Dataset rows to token ids, masks and positions."""
+"""Dataset rows to token ids and loss masks.
+
+    open_dataset -> Dataset.read -> SourceRow -> RowPreparer.prepare_batch -> PreparedRow
+
+Rows that cannot be extracted come out of each step as QuarantineEntry; causes that end the job are ShardError.
+"""
+
+from drillcore_server.data.dataset import Dataset, open_dataset
+from drillcore_server.data.identity import DatasetFile, dataset_identity
+from drillcore_server.data.loss_mask import resolve_loss_mask
+from drillcore_server.data.preparer import RowPreparer
+from drillcore_server.data.rows import PreparedRow, SourceRow
+
+__all__ = [
+    "Dataset",
+    "DatasetFile",
+    "PreparedRow",
+    "RowPreparer",
+    "SourceRow",
+    "dataset_identity",
+    "open_dataset",
+    "resolve_loss_mask",
+]

@@ -1,0 +1,105 @@
+"""The rows of a dataset: numbered over all its files, shared out to shards, read in any ranges."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drillcore.records import QuarantineEntry
+from drillcore_server.data.columns import check_columns
+from drillcore_server.data.files import FoundFile, find_files, resolve_format
+from drillcore_server.data.identity import DatasetFile, identify
+from drillcore_server.data.jsonl import JsonlFile
+from drillcore_server.data.row_file import FileRow, RowFile
+from drillcore_server.data.rows import RowFault, SourceRow
+from drillcore_server.errors import ShardError
+from drillcore_server.volumes import Volumes
+from drillcore_spec.dataset import DatasetSource
+from drillcore_spec.enums import DatasetFormat
+from drillcore_spec.reasons import Reason
+
+_OPENER_OF: dict[DatasetFormat, Callable[[FoundFile], RowFile]] = {DatasetFormat.JSONL: JsonlFile.open}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset that was found, counted and identified. Its rows are read from the files at each pass."""
+
+    files: tuple[DatasetFile, ...]
+    """Identity of the files, sorted by path."""
+    format: DatasetFormat
+    """Never Auto."""
+    num_rows: int
+    """Rows of the job: of all files, at most maxSamples."""
+    row_files: tuple[RowFile, ...]
+    """The same files, for reading."""
+
+    def shard_rows(self, index: int, count: int) -> range:
+        """The rows of shard `index` of `count`: contiguous, in order, sizes differ by at most one."""
+        size, larger = divmod(self.num_rows, count)
+        start = index * size + min(index, larger)
+        return range(start, start + size + (index < larger))
+
+    def read(self, rows: range, skip: NDArray[np.int64] | None = None) -> Iterator[SourceRow | QuarantineEntry]:
+        """The rows of a range in order, without those in `skip`, which are not even parsed.
+
+        Args:
+            rows: contiguous, within 0..num_rows.
+            skip: sorted row numbers, which may lie outside `rows`.
+
+        Raises:
+            ShardError: SHARD_UNREADABLE when a file cannot be read any more, or changed.
+        """
+        skipped = np.empty(0, dtype=np.int64) if skip is None else skip
+        first = 0
+        for file in self.row_files:
+            part = range(max(rows.start, first), min(rows.stop, first + file.num_rows))
+            wanted = wanted_ranges(part, skipped)
+            for file_row in file.read(range(r.start - first, r.stop - first) for r in wanted):
+                yield _source_row(file.name, first, file_row)
+            first += file.num_rows
+
+
+def open_dataset(source: DatasetSource, volumes: Volumes) -> Dataset:
+    """Find, count and identify the dataset, and check that it has the job's columns.
+
+    One pass over each file; memory does not grow with their size.
+
+    Raises:
+        ShardError: DATASET_NOT_FOUND when no file is there; BAD_DATASET when a file cannot be read, no row is
+            readable, or a column is missing.
+    """
+    found = find_files(source.uri, volumes)
+    file_format = resolve_format(source.format, found)
+    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+        row_files = tuple(pool.map(_OPENER_OF[file_format], found))
+        files = tuple(pool.map(identify, found))
+    num_rows = sum(file.num_rows for file in row_files)
+    if num_rows == 0:
+        raise ShardError(Reason.BAD_DATASET, f"{source.uri} has no rows: its {len(found)} file(s) are empty")
+    dataset = Dataset(files, file_format, min(num_rows, source.max_samples or num_rows), row_files)
+    check_columns(source, dataset.read(range(dataset.num_rows)))
+    return dataset
+
+
+def wanted_ranges(rows: range, skip: NDArray[np.int64]) -> Iterator[range]:
+    """The maximal ranges of `rows` without the sorted row numbers `skip`."""
+    if not rows:
+        return
+    low, high = np.searchsorted(skip, [rows.start, rows.stop])
+    edges = np.concatenate(([rows.start - 1], skip[low:high], [rows.stop]))
+    gaps = np.flatnonzero(np.diff(edges) > 1)
+    for gap in gaps:
+        yield range(int(edges[gap]) + 1, int(edges[gap + 1]))
+
+
+def _source_row(file: str, first: int, row: FileRow) -> SourceRow | QuarantineEntry:
+    if isinstance(row.content, RowFault):
+        fault = row.content
+        return QuarantineEntry(first + row.row, file, row.line, None, fault.reason, fault.message, fault.skipped)
+    return SourceRow(first + row.row, file, row.line, row.content, row.num_bytes)

@@ -1,0 +1,129 @@
+"""The files of a dataset: found by URI, sorted, and told apart by format."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from drillcore_server.errors import ShardError
+from drillcore_server.volumes import Volumes
+from drillcore_spec.enums import DatasetFormat
+from drillcore_spec.reasons import Reason
+
+FORMAT_OF_SUFFIX = {
+    ".jsonl": DatasetFormat.JSONL,
+    ".ndjson": DatasetFormat.JSONL,
+    ".json": DatasetFormat.JSONL,
+    ".parquet": DatasetFormat.PARQUET,
+    ".arrow": DatasetFormat.ARROW,
+}
+
+_GLOB_CHARACTERS = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file that the dataset's URI names."""
+
+    path: Path
+    """Where it is on this machine."""
+    name: str
+    """Path relative to the dataset's root, with `/`: what outputs and messages call it."""
+
+
+def find_files(uri: str, volumes: Volumes) -> list[FoundFile]:
+    """The files that a `file://` or `pvc://` URI names, sorted by name.
+
+    A folder stands for the dataset files directly in it. The dataset's root is the folder of the URI's last
+    part without glob characters, so that names are the same wherever a claim is mounted.
+
+    Raises:
+        ShardError: DATASET_NOT_FOUND when there is none; BAD_DATASET when a name is not UTF-8.
+    """
+    path = volumes.resolve(uri, "spec.dataset.uri", Reason.DATASET_NOT_FOUND)
+    if path.is_dir():
+        root, matches = path, [entry for entry in path.iterdir() if format_of_name(entry.name) is not None]
+    elif path.exists():
+        root, matches = path.parent, [path]
+    else:
+        root, matches = _root_of(path), [Path(match) for match in glob.iglob(os.fspath(path), recursive=True)]
+    files = sorted(
+        (FoundFile(match, match.relative_to(root).as_posix()) for match in matches if match.is_file()),
+        key=lambda file: file.name,
+    )
+    if not files:
+        raise ShardError(Reason.DATASET_NOT_FOUND, _nothing_found(uri, path, root))
+    for file in files:
+        _check_name(file)
+    return files
+
+
+def format_of_name(name: str) -> DatasetFormat | None:
+    """The format that a file name stands for; None when it stands for none."""
+    return FORMAT_OF_SUFFIX.get(PurePath(name.removesuffix(".gz")).suffix.lower())
+
+
+def resolve_format(chosen: DatasetFormat, files: Iterable[FoundFile]) -> DatasetFormat:
+    """The format of all files: the one chosen, or for Auto the one that their names stand for.
+
+    Raises:
+        ShardError: BAD_DATASET when Auto finds an unknown name or two formats.
+    """
+    if chosen is not DatasetFormat.AUTO:
+        return chosen
+    example_of: dict[DatasetFormat, str] = {}
+    for file in files:
+        found = format_of_name(file.name)
+        if found is None:
+            raise ShardError(
+                Reason.BAD_DATASET,
+                f"`spec.dataset.format` Auto expects files named {', '.join(f'*{s}' for s in FORMAT_OF_SUFFIX)};"
+                f" got {file.name!r}: set the format, or narrow `spec.dataset.uri`",
+            )
+        example_of.setdefault(found, file.name)
+    if len(example_of) > 1:
+        examples = ", ".join(f"{name!r} ({found})" for found, name in example_of.items())
+        raise ShardError(
+            Reason.BAD_DATASET,
+            f"`spec.dataset.uri` must name files of one format; got {examples}: narrow it to one of them",
+        )
+    return next(iter(example_of))
+
+
+def _root_of(pattern: Path) -> Path:
+    """The longest leading part of a path without glob characters."""
+    parts: list[str] = []
+    for part in pattern.parts:
+        if _GLOB_CHARACTERS.intersection(part):
+            return Path(*parts)
+        parts.append(part)
+    return pattern.parent
+
+
+def _nothing_found(uri: str, path: Path, root: Path) -> str:
+    if not root.is_dir():
+        return f"`spec.dataset.uri` names no file: the folder {root} does not exist (from {uri!r})"
+    if path.is_dir():
+        return f"`spec.dataset.uri` names no file: the folder {path} holds no {', '.join(FORMAT_OF_SUFFIX)} file"
+    there = sorted(entry.name for entry in root.iterdir())
+    listed = ", ".join(there[:5]) + (", ..." if len(there) > 5 else "") if there else "nothing"
+    return f"`spec.dataset.uri` names no file: nothing matches {path} (from {uri!r}); {root} holds {listed}"
+
+
+def _check_name(file: FoundFile) -> None:
+    if not file.name.isprintable() or not _is_utf8(file.name):
+        raise ShardError(
+            Reason.BAD_DATASET,
+            f"a dataset file's name must be printable UTF-8; got {file.name!a} in {file.path.parent}: rename it",
+        )
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
