@@ -7,11 +7,11 @@ The connector has the two sides of vLLM's KV connector API (`KVConnectorBase_V1`
 | `can_admit` | scheduler | scheduler | before a request is admitted |
 | `build_metadata` | scheduler | engine | once a step, after scheduling |
 | `bind` | worker | model runner | before the forward pass |
-| `save` | worker | hidden-state drafter | after the forward pass and sampling: states of the step are on the device |
-| `clear` | worker | model runner | after the drafter, exactly once a step, also when the step failed |
+| `save` | worker | hidden-state drafter | after forward pass and sampling: the states are on their way to the cache |
+| `clear` | worker | model runner | after the drafter, once a step, also when the step failed |
 | `absorb` | worker | engine | when the step's results are on the host |
-| `finish` / `abort` | worker | engine | the request will get no more states |
-| `poll` | worker | engine | every turn: ships chunks, returns requests whose blocks are free again |
+| `finish`, `abort` | worker | engine | the request will get no more states |
+| `poll` | worker | engine | every turn: ships chunks, tells which requests' blocks are free again |
 
 Block ids never reach the connector. A step hands it the slots of the states that became available, request
 by request, so a step without new blocks, a prefix hit and a resumed request are the same case.

@@ -1,9 +1,11 @@
 """Errors of the engine.
 
-    EngineError
-    ├── RequestRefused     a request that can never be served; the message has the numbers
-    ├── RequestAborted     what awaiting an aborted request raises
-    └── SampleQuarantined  what awaiting a request with broken states raises
+EngineError
+├── RequestRefused     a request that can never be served; the message has the numbers
+├── RequestAborted     what awaiting an aborted request raises
+├── SampleQuarantined  what awaiting a request with broken states raises
+├── EngineStalled      requests are left, and nothing can move: a fault of ours
+└── EngineStopped      the engine's thread has ended
 """
 
 from __future__ import annotations
@@ -22,4 +24,12 @@ class RequestAborted(EngineError):
 
 
 class SampleQuarantined(EngineError):
-    """The request's states are not usable (non-finite, or zero where they cannot be)."""
+    """The request's states are not usable: non-finite, or zero where they cannot be."""
+
+
+class EngineStalled(EngineError):
+    """Requests are left, but no step, copy or sink can bring them further."""
+
+
+class EngineStopped(EngineError):
+    """The engine takes no requests any more."""
