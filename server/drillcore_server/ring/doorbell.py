@@ -27,7 +27,7 @@ from typing import Final, TypeAlias
 from drillcore_server.ring.errors import RingCorruptError
 from drillcore_spec.reasons import Reason
 
-MAX_MESSAGE_BYTES: Final = 32 * 1024
+MAX_MESSAGE_BYTES: Final = 64 * 1024
 _MAX_TEXT_CHARACTERS: Final = 4096
 
 

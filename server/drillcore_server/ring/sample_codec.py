@@ -26,7 +26,7 @@ _NONE: Final = -1
 
 def encode_sample_end(end: SampleEnd) -> bytes:
     """The record of one sample; its row stands in the descriptor."""
-    identifier = None if end.id is None else end.id.encode()
+    identifier = None if end.id is None else end.id.encode("utf-8", "surrogatepass")
     head = _HEAD.pack(
         len(end.token_ids),
         end.num_prompt_tokens,
@@ -63,9 +63,9 @@ def decode_sample_end(row: int, data: bytes) -> SampleEnd:
     tokens, prompt, original, last, first_state, states, columns, positions, has_mask, id_bytes = _HEAD.unpack_from(
         data
     )
-    expected = _HEAD.size + 8 * tokens + 16 * columns + 4 * max(0, positions)
-    expected += tokens * has_mask + max(0, id_bytes)
-    if expected != len(data) or min(tokens, columns) < 0:
+    expected = _HEAD.size + 8 * tokens + 16 * columns + 4 * max(0, positions) + tokens * has_mask + max(0, id_bytes)
+    in_range = min(tokens, columns) >= 0 and min(positions, id_bytes) >= _NONE and has_mask in (0, 1)
+    if expected != len(data) or not in_range:
         raise RingCorruptError(f"row {row}: the end-of-sample record has {len(data)} bytes, its head says {expected}")
     reader = _Reader(data, _HEAD.size)
     return SampleEnd(
@@ -75,7 +75,7 @@ def decode_sample_end(row: int, data: bytes) -> SampleEnd:
         max_abs=reader.array("<f8", columns),
         positions=None if positions == _NONE else reader.array("<i4", positions),
         loss_mask=reader.array("u1", tokens) if has_mask else None,
-        id=None if id_bytes == _NONE else reader.array("u1", id_bytes).tobytes().decode(),
+        id=None if id_bytes == _NONE else reader.text(row, id_bytes),
         num_prompt_tokens=prompt,
         original_tokens=original,
         last_token=None if last == _NONE else last,
@@ -96,6 +96,13 @@ class _Reader:
         values = np.frombuffer(self._data, dtype, count, self._offset)
         self._offset += values.nbytes
         return values
+
+    def text(self, row: int, num_bytes: int) -> str:
+        """The next `num_bytes` as text."""
+        try:
+            return self.array("u1", num_bytes).tobytes().decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise RingCorruptError(f"row {row}: the sample's id is not UTF-8: {error}") from None
 
 
 def _bytes_of(values: NDArray[np.generic], dtype: str) -> bytes:
