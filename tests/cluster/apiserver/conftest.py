@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drillcore_spec.crd import CRD_NAME, custom_resource_definition
+from drillcore_spec.resource_definition import CRD_NAME, custom_resource_definition
 from drillcore_testcluster.kube_api import KubeApi
 
 
