@@ -25,10 +25,12 @@ def scaled_scores(q: tl.tensor, k: tl.tensor, scale: tl.tensor, SOFTCAP: tl.cons
     """Give the scores in base 2 of queries [M, D] and keys [N, D]."""
     scores = tl.dot(q, tl.trans(k))
     if SOFTCAP is None:
-        return scores * (scale * _LOG2_E)
-    # tanh(x) is 2 * sigmoid(2x) - 1.
-    capped = 2.0 * tl.sigmoid(scores * (2.0 * scale / SOFTCAP)) - 1.0
-    return capped * (SOFTCAP * _LOG2_E)
+        scores *= scale * _LOG2_E
+    else:
+        # tanh(x) is 2 * sigmoid(2x) - 1.
+        scores = 2.0 * tl.sigmoid(scores * (2.0 * scale / SOFTCAP)) - 1.0
+        scores *= SOFTCAP * _LOG2_E
+    return scores
 
 
 @triton.jit
@@ -52,13 +54,15 @@ def attend_tiles(
     WINDOW: tl.constexpr,
     SOFTCAP: tl.constexpr,
     MASKED: tl.constexpr,
+    STAGES: tl.constexpr,
 ) -> tl.tensor:
     """Take the key tiles of [start, stop) into the running softmax of queries at `positions` [M].
 
-    Without MASKED every query must see every key of them. Keys are rows `first_row + key` of the
+    Without MASKED every query must see every key of them. STAGES overrides how many tiles are in flight: one
+    or two masked tiles are not worth the registers of a pipeline. Keys are rows `first_row + key` of the
     descriptors, or, with blocks_ptr, those of the sequence's pages.
     """
-    for tile_start in tl.range(start, stop, BLOCK_N):
+    for tile_start in tl.range(start, stop, BLOCK_N, num_stages=STAGES):
         row = first_row + tile_start
         if blocks_ptr is not None:
             row = tl.load(blocks_ptr + tile_start // BLOCK_N) * BLOCK_N
@@ -180,6 +184,7 @@ def _attention_kernel(
             WINDOW,
             SOFTCAP,
             MASKED=True,
+            STAGES=1,
         )
     acc, row_sum, row_max = attend_tiles(
         acc,
@@ -201,6 +206,7 @@ def _attention_kernel(
         WINDOW,
         SOFTCAP,
         MASKED=False,
+        STAGES=None,
     )
     acc, row_sum, row_max = attend_tiles(
         acc,
@@ -222,6 +228,7 @@ def _attention_kernel(
         WINDOW,
         SOFTCAP,
         MASKED=True,
+        STAGES=1,
     )
 
     out = acc / row_sum[:, None]
@@ -295,5 +302,5 @@ def launch_attention(
         WINDOW=window,
         SOFTCAP=softcap,
         num_warps=config.num_warps,
-        num_stages=config.num_stages,
+        num_stages=config.num_stages if block_table is None else config.num_paged_stages,
     )

@@ -28,11 +28,13 @@ class TileConfig:
 
     num_warps: int
     num_stages: int
-    """Key/value tiles in flight: each takes 2 * 64 * head_dim values of shared memory."""
+    """Of the loop over fresh rows: so many key/value tiles of 2 * 64 * head_dim values are in shared memory."""
+    num_paged_stages: int
+    """Of the loop over pages: half of it (rounded up) for the tiles, the rest to fetch block ids ahead."""
 
 
-_HOPPER = {64: TileConfig(4, 3), 128: TileConfig(4, 3), 256: TileConfig(8, 2)}
-_OTHER = {64: TileConfig(4, 3), 128: TileConfig(4, 2), 256: TileConfig(8, 1)}
+_HOPPER = {64: TileConfig(4, 3, 5), 128: TileConfig(4, 3, 5), 256: TileConfig(8, 2, 3)}
+_OTHER = {64: TileConfig(4, 3, 5), 128: TileConfig(4, 2, 3), 256: TileConfig(8, 1, 1)}
 
 
 @cache

@@ -96,6 +96,7 @@ def _split_kernel(
         WINDOW,
         SOFTCAP,
         MASKED=True,
+        STAGES=None,
     )
 
     # A share without keys weighs exp2(-inf) = 0 in the sum over shares; its value only has to be finite.
@@ -177,7 +178,7 @@ def paged_decode(
         WINDOW=window,
         SOFTCAP=softcap,
         num_warps=4,
-        num_stages=config.num_stages,
+        num_stages=config.num_paged_stages,
     )
     grid = (num_sequences * num_heads,)
     _combine_kernel[grid](partial, log_sums, out, HEAD_DIM=head_dim, BLOCK_D=block_dim, SPLITS=splits, num_warps=1)

@@ -12,7 +12,7 @@ OPTIONS = {
     "all": {"window": 70, "softcap": 2.0, "sinks": True},
 }
 SHAPES = [(7, 1, 80), (4, 2, 96), (2, 2, 64), (2, 1, 128), (1, 1, 256)]
-LENGTHS = [1, 63, 0, 64, 65, 150]
+LENGTHS = [1, 64, 0, 65, 150]
 
 
 def with_sinks(options, num_heads, device):
@@ -31,31 +31,33 @@ def cases(function):
     return pytest.mark.parametrize(("shape", "option"), plain + optional)(function)
 
 
+def prefill_expected(reference, offsets, q, k, v, options):
+    inputs = (x.float().cpu() for x in (q, k, v))
+    return reference.varlen_prefill(*inputs, offsets(LENGTHS), max_seqlen=150, scale=0.1, **on_cpu(options))
+
+
 @cases
-@pytest.mark.parametrize("planned", [True, False], ids=["planned", "unplanned"])
-def test_prefill(ops, reference, packed, offsets, assert_close, device, dtype, shape, option, planned):
-    if planned and option != "plain":
-        pytest.skip("the order of the tiles does not depend on the options")
+def test_prefill(ops, reference, packed, offsets, assert_close, device, main_dtype, shape, option):
     options = with_sinks(OPTIONS[option], shape[0], device)
-    q, k, v = packed(LENGTHS, *shape, dtype=dtype, device=device)
-    expected = reference.varlen_prefill(
-        *(x.float().cpu() for x in (q, k, v)),
-        offsets(LENGTHS),
-        max_seqlen=150,
-        scale=0.1,
-        **on_cpu(options),
-    )
+    q, k, v = packed(LENGTHS, *shape, dtype=main_dtype, device=device)
+    out = torch.full(q.shape, torch.nan, dtype=main_dtype, device=device)
+    limits = {"max_seqlen": 150, "scale": 0.1, "tiles": ops.plan_tiles(LENGTHS, LENGTHS, device)}
+    ops.varlen_prefill(q, k, v, offsets(LENGTHS, device), out=out, **limits, **options)
+    assert_close(out, prefill_expected(reference, offsets, q, k, v, options), main_dtype)
+
+
+def test_prefill_without_planned_tiles(ops, reference, packed, offsets, assert_close, device, dtype):
+    q, k, v = packed(LENGTHS, 3, 1, 96, dtype=dtype, device=device)
     out = torch.full(q.shape, torch.nan, dtype=dtype, device=device)
-    tiles = ops.plan_tiles(LENGTHS, LENGTHS, device) if planned else None
-    ops.varlen_prefill(q, k, v, offsets(LENGTHS, device), max_seqlen=150, scale=0.1, tiles=tiles, out=out, **options)
-    assert_close(out, expected, dtype)
+    ops.varlen_prefill(q, k, v, offsets(LENGTHS, device), max_seqlen=150, scale=0.1, out=out)
+    assert_close(out, prefill_expected(reference, offsets, q, k, v, {}), dtype)
 
 
 @cases
-def test_extend(ops, reference, packed, offsets, paged, assert_close, device, dtype, shape, option):
+def test_extend(ops, reference, packed, offsets, paged, assert_close, device, main_dtype, shape, option):
     lengths, counts = [1, 64, 65, 200, 130], [1, 64, 3, 1, 70]
     options = with_sinks(OPTIONS[option], shape[0], device)
-    all_q, k, v = packed(lengths, *shape, dtype=dtype, device=device)
+    all_q, k, v = packed(lengths, *shape, dtype=main_dtype, device=device)
     q = torch.cat([rows[-count:] for rows, count in zip(all_q.split(lengths), counts, strict=True)])
     (k_cache, table), (v_cache, _) = paged(k, lengths), paged(v, lengths)
     seq_lens = torch.tensor(lengths, dtype=torch.int32, device=device)
@@ -68,20 +70,20 @@ def test_extend(ops, reference, packed, offsets, paged, assert_close, device, dt
         **limits,
         **on_cpu(options),
     )
-    out = torch.full(q.shape, torch.nan, dtype=dtype, device=device)
+    out = torch.full(q.shape, torch.nan, dtype=main_dtype, device=device)
     tiles = ops.plan_tiles(counts, lengths, device)
     ops.paged_extend(
         q, k_cache, v_cache, table, offsets(counts, device), seq_lens, tiles=tiles, out=out, **limits, **options
     )
-    assert_close(out, expected, dtype)
+    assert_close(out, expected, main_dtype)
 
 
 @cases
-def test_decode(ops, reference, packed, paged, assert_close, device, dtype, shape, option):
+def test_decode(ops, reference, packed, paged, assert_close, device, main_dtype, shape, option):
     lengths = [1, 64, 65, 400]
     options = with_sinks(OPTIONS[option], shape[0], device)
-    _, k, v = packed(lengths, *shape, dtype=dtype, device=device)
-    q = packed([len(lengths)], *shape, dtype=dtype, device=device)[0]
+    _, k, v = packed(lengths, *shape, dtype=main_dtype, device=device)
+    q = packed([len(lengths)], *shape, dtype=main_dtype, device=device)[0]
     (k_cache, table), (v_cache, _) = paged(k, lengths), paged(v, lengths)
     seq_lens = torch.tensor(lengths, dtype=torch.int32, device=device)
     expected = reference.paged_decode(
@@ -91,9 +93,9 @@ def test_decode(ops, reference, packed, paged, assert_close, device, dtype, shap
         scale=0.1,
         **on_cpu(options),
     )
-    out = torch.full(q.shape, torch.nan, dtype=dtype, device=device)
+    out = torch.full(q.shape, torch.nan, dtype=main_dtype, device=device)
     ops.paged_decode(q, k_cache, v_cache, table, seq_lens, scale=0.1, out=out, **options)
-    assert_close(out, expected, dtype)
+    assert_close(out, expected, main_dtype)
 
 
 def test_an_empty_batch_launches_nothing(ops, packed, offsets, device, dtype):

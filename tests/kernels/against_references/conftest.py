@@ -8,12 +8,30 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from triton.runtime import interpreter
 
 ON_GPU = torch.cuda.is_available()
 # The interpreter rounds bfloat16 wrongly (https://github.com/triton-lang/triton/issues/11584).
 DTYPES = [torch.bfloat16, torch.float16] if ON_GPU else [torch.float32, torch.float16]
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 1.5e-3, torch.bfloat16: 1.2e-2}
 collect_ignore = [] if ON_GPU else ["check_large_offsets.py"]
+
+
+def read_scalars_by_item():
+    """Let loop bounds be one-element arrays: Triton 3.6 calls int() on them, which NumPy 2.4 refuses."""
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor, scope):
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
+
+
+def pytest_configure(config):
+    """Let the interpreter's NumPy compute the NaN and the infinities that some checks ask for."""
+    read_scalars_by_item()
+    config.addinivalue_line("filterwarnings", "ignore::RuntimeWarning:triton.runtime.interpreter")
 
 
 @pytest.fixture
@@ -24,6 +42,12 @@ def device():
 @pytest.fixture(params=DTYPES, ids=str)
 def dtype(request):
     return request.param
+
+
+@pytest.fixture
+def main_dtype():
+    """The type for checks that need not run in every one."""
+    return DTYPES[0]
 
 
 @pytest.fixture
@@ -60,11 +84,11 @@ def fresh_memory_is_nan():
 
     @contextmanager
     def poison():
-        torch.use_deterministic_algorithms(True)
+        torch.set_deterministic_debug_mode("error")
         try:
             assert torch.empty(3).isnan().all()
             yield
         finally:
-            torch.use_deterministic_algorithms(False)
+            torch.set_deterministic_debug_mode("default")
 
     return poison
