@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -101,6 +102,11 @@ class CommittedPart(FileInfo):
             "states": self.states,
         }
         return {**super().to_json(), **counts}
+
+    @classmethod
+    def of(cls, part: PartInfo) -> CommittedPart:
+        """What commit.json says about a finished part."""
+        return cls(part.name, part.bytes, part.xxh3_64, part.num_rows, part.tokens, part.states)
 
     @classmethod
     def from_fields(cls, part: Fields) -> CommittedPart:
@@ -272,15 +278,24 @@ class Complete:
         )
 
 
-def merge_layer_stats(manifest: Manifest, commits: Sequence[Commit]) -> dict[str, LayerStats]:
+class _ShardStats(Protocol):
+    """What merging needs of a shard: a commit, or what can be read of an unfinished one."""
+
+    @property
+    def counts(self) -> Counts: ...
+    @property
+    def layer_stats(self) -> Mapping[str, LayerStats]: ...
+
+
+def merge_layer_stats(manifest: Manifest, shards: Sequence[_ShardStats]) -> dict[str, LayerStats]:
     """Statistics over the states of all shards, in the order of the columns."""
     merged = {}
     for column in map(str, manifest.columns):
-        shards = [(c.counts.states, c.layer_stats[column]) for c in commits if column in c.layer_stats]
-        total = sum(states for states, _ in shards)
+        stats = [(s.counts.states, s.layer_stats[column]) for s in shards if column in s.layer_stats]
+        total = sum(states for states, _ in stats)
         if total:
-            norm_sum = sum(states * stats.mean_norm for states, stats in shards)
-            merged[column] = LayerStats(norm_sum / total, max(stats.max_abs for _, stats in shards))
+            norm_sum = sum(states * s.mean_norm for states, s in stats)
+            merged[column] = LayerStats(norm_sum / total, max(s.max_abs for _, s in stats))
     return merged
 
 

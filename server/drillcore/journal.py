@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from drillcore.commit import FileInfo, PartInfo
+from drillcore.durable import make_folder
 from drillcore.errors import FormatError
 from drillcore.json_fields import JsonValue
 from drillcore.json_lines import JsonLinesWriter, read_lines
@@ -23,7 +24,8 @@ class Journal:
     """Appends to an attempt's journal. Used by one thread at a time."""
 
     def __init__(self, shard: ShardLayout, attempt: str) -> None:
-        """Create the journal; raises `WriteError`."""
+        """Create the journal, and the shard's folder; raises `WriteError`."""
+        make_folder(shard.directory)
         self._lines = JsonLinesWriter(shard.journal(attempt))
 
     def append(self, part: PartInfo) -> None:
@@ -49,6 +51,7 @@ class QuarantineLog:
 
     def __init__(self, shard: ShardLayout, attempt: str, recovered: Sequence[QuarantineEntry] = ()) -> None:
         """Create the file with the recovered entries; raises `WriteError`."""
+        make_folder(shard.directory)
         self._lines = JsonLinesWriter(shard.quarantine(attempt))
         self._rows: set[int] = set()
         self.num_skipped = 0

@@ -28,6 +28,7 @@ FORMAT_VERSION = 1
 """Version of everything that stands on disk; a reader refuses any other."""
 
 _TEMPORARY_SUFFIX = ".tmp"
+_SHARD = re.compile(r"\d{5,9}", re.ASCII)
 _PART = re.compile(r"part-\d{5,9}-([0-9a-f]{8})\.safetensors")
 _INDEX = re.compile(r"index-([0-9a-f]{8})\.safetensors")
 _QUARANTINE = re.compile(r"quarantine-([0-9a-f]{8})\.jsonl")
@@ -154,6 +155,22 @@ class Layout:
     def shards(self) -> Path:
         """The folder of the shards' folders."""
         return self.root / "shards"
+
+    def existing_shards(self, count: int) -> list[ShardLayout]:
+        """The shards below `count` that have a folder, ascending.
+
+        Raises:
+            ReadError: when the folder of shards cannot be read.
+        """
+        try:
+            names = os.listdir(self.shards)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise ReadError(self.shards, error) from error
+        numbers = sorted(int(name) for name in names if _SHARD.fullmatch(name))
+        shards = [self.shard(number) for number in numbers if number < count]
+        return [shard for shard in shards if shard.directory.name in names]
 
     def shard(self, index: int) -> ShardLayout:
         """Shard `index`, from 0."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import xxhash
 
-from drillcore.commit import Commit, CommittedPart, Complete, Counts, FileInfo, LayerStats, PartInfo
+from drillcore.commit import Commit, CommittedPart, Complete, Counts, FileInfo, PartInfo
 from drillcore.durable import make_folder, publish, publish_once
 from drillcore.errors import (
     FormatError,
@@ -28,6 +27,7 @@ from drillcore.manifest import Manifest, differing_fields
 from drillcore.part_file import PartFile, SampleTable
 from drillcore.part_schema import PartSchema
 from drillcore.sample_index import SampleIndex
+from drillcore.shard_view import layer_stats
 
 
 def publish_manifest(layout: Layout, manifest: Manifest) -> None:
@@ -110,11 +110,11 @@ def publish_commit(
         attempt=attempt,
         identity=manifest.identity_sha256,
         max_samples=manifest.max_samples,
-        parts=tuple(_committed(parts[i]) for i in used),
+        parts=tuple(CommittedPart.of(parts[i]) for i in used),
         index=_publish_index(shard, attempt, index),
         quarantine=quarantine.info,
         counts=counts,
-        layer_stats=_layer_stats(manifest, [tables[i] for i in used], index),
+        layer_stats=layer_stats(manifest, [tables[i] for i in used], index),
     )
     if publish_once(shard.commit, commit.to_bytes(), attempt):
         return commit
@@ -222,27 +222,6 @@ def _counts(index: SampleIndex, parts: Sequence[PartInfo], quarantine: Quarantin
         states=int(index.num_states.sum()),
         bytes=sum(part.bytes for part in parts),
     )
-
-
-def _committed(part: PartInfo) -> CommittedPart:
-    return CommittedPart(part.name, part.bytes, part.xxh3_64, part.num_rows, part.tokens, part.states)
-
-
-def _layer_stats(manifest: Manifest, tables: Sequence[SampleTable], index: SampleIndex) -> dict[str, LayerStats]:
-    """Statistics over the samples that the index names, and no others."""
-    states = int(index.num_states.sum())
-    if not states:
-        return {}
-    norm_sums = np.zeros(len(manifest.columns))
-    max_abs = np.zeros(len(manifest.columns))
-    for number, table in enumerate(tables):
-        counted = np.isin(table.rows, index.row[index.part == number])
-        norm_sums += table.norm_sums[counted].sum(axis=0)
-        max_abs = np.maximum(max_abs, table.max_abs[counted].max(axis=0, initial=0.0))
-    return {
-        str(column): LayerStats(float(norm_sums[c] / states), float(max_abs[c]))
-        for c, column in enumerate(manifest.columns)
-    }
 
 
 def _limit(max_samples: int | None) -> float:

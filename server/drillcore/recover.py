@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,9 +68,10 @@ def recover(shard: ShardLayout, manifest: Manifest, keep: range | None = None) -
     rows = np.unique(np.concatenate([np.empty(0, np.int64), *(rows for _, rows in parts)]))
     if keep is not None:
         rows = rows[(rows >= keep.start) & (rows < keep.stop)]
-    quarantined, errors = _quarantined(shard)
-    committed = set() if manifest.rows_are_contexts else set(rows.tolist())
-    entries = [e for row, e in sorted(quarantined.items()) if row not in committed and (keep is None or row in keep)]
+    entries, errors = _quarantined(shard)
+    if not manifest.rows_are_contexts:
+        committed = set(rows.tolist())
+        entries = [e for e in entries if e.row not in committed and (keep is None or e.row in keep)]
     return Recovered(tuple(part for part, _ in parts), rows, tuple(entries), (*dropped, *errors))
 
 
@@ -105,12 +105,12 @@ def part_rows(file: PartFile, part: PartInfo, path: Path) -> Int64s:
     return rows
 
 
-def _quarantined(shard: ShardLayout) -> tuple[dict[int, QuarantineEntry], Iterable[DrillcoreError]]:
+def _quarantined(shard: ShardLayout) -> tuple[list[QuarantineEntry], list[FormatError]]:
     entries: dict[int, QuarantineEntry] = {}
-    errors: list[DrillcoreError] = []
+    errors: list[FormatError] = []
     for path in shard.files(is_quarantine):
         found, broken = read_quarantine(path)
         errors.extend(broken)
         for entry in found:
             entries.setdefault(entry.row, entry)
-    return entries, errors
+    return [entry for _, entry in sorted(entries.items())], errors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -53,35 +53,34 @@ class SampleIndex:
             tables: the parts' samples, in the commit's order.
             keep: only rows in this range; None for all.
         """
-        rows = _joined([table.rows for table in tables])
-        order = np.unique(rows, return_index=True)[1].astype(np.int64)
-        if keep is not None:
-            order = order[(rows[order] >= keep.start) & (rows[order] < keep.stop)]
-        parts = np.repeat(np.arange(len(tables), dtype=np.int64), [len(table.rows) for table in tables])
-        id_lengths = _joined([np.diff(table.cu_ids) for table in tables])[order]
-        id_starts = cumulated(np.array([len(table.ids) for table in tables], np.int64))[parts[order]]
-        id_starts += _joined([table.cu_ids[:-1] for table in tables])[order]
-        ids = np.concatenate([np.empty(0, np.uint8), *(table.ids for table in tables)])
-        return cls(
-            row=rows[order],
-            part=parts[order],
-            first_token=_joined([table.cu_seqlens[:-1] for table in tables])[order],
-            num_tokens=_joined([np.diff(table.cu_seqlens) for table in tables])[order],
-            num_prompt_tokens=_joined([table.num_prompt_tokens for table in tables])[order],
-            original_tokens=_joined([table.original_tokens for table in tables])[order],
-            first_state=_joined([table.cu_states[:-1] for table in tables])[order],
-            num_states=_joined([np.diff(table.cu_states) for table in tables])[order],
-            last_token=_joined([table.last_token for table in tables])[order],
-            cu_ids=cumulated(id_lengths),
-            has_id=np.concatenate([np.empty(0, np.uint8), *(table.has_id for table in tables)])[order],
-            ids=ids[concatenated_ranges(id_starts, id_lengths)],
+        joined = cls(
+            row=_joined([table.rows for table in tables]),
+            part=np.repeat(np.arange(len(tables), dtype=np.int64), [len(table.rows) for table in tables]),
+            first_token=_joined([table.cu_seqlens[:-1] for table in tables]),
+            num_tokens=_joined([np.diff(table.cu_seqlens) for table in tables]),
+            num_prompt_tokens=_joined([table.num_prompt_tokens for table in tables]),
+            original_tokens=_joined([table.original_tokens for table in tables]),
+            first_state=_joined([table.cu_states[:-1] for table in tables]),
+            num_states=_joined([np.diff(table.cu_states) for table in tables]),
+            last_token=_joined([table.last_token for table in tables]),
+            cu_ids=cumulated(_joined([np.diff(table.cu_ids) for table in tables])),
+            has_id=np.concatenate([np.empty(0, np.uint8), *(table.has_id for table in tables)]),
+            ids=np.concatenate([np.empty(0, np.uint8), *(table.ids for table in tables)]),
         )
+        first_of_row: Int64s = np.unique(joined.row, return_index=True)[1]
+        rows = joined.row[first_of_row]
+        if keep is not None:
+            first_of_row = first_of_row[(rows >= keep.start) & (rows < keep.stop)]
+        return joined._take(first_of_row)
+
+    def of_rows(self, rows: Int64s) -> SampleIndex:
+        """The entries of some rows, ascending; rows that are not here are left out."""
+        return self._take(np.flatnonzero(np.isin(self.row, rows)))
 
     def without_unused_parts(self) -> tuple[SampleIndex, Int64s]:
         """The same samples with the parts renumbered, and the old numbers of the parts that hold any."""
         used, renumbered = np.unique(self.part, return_inverse=True)
-        columns = {f.name: getattr(self, f.name) for f in fields(self)}
-        return SampleIndex(**{**columns, "part": renumbered.astype(np.int64)}), used
+        return replace(self, part=renumbered.astype(np.int64)), used
 
     def to_bytes(self) -> bytes:
         """The bytes of the index file."""
@@ -117,6 +116,12 @@ class SampleIndex:
             return data.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError as error:
             raise FormatError(path, f"the id of row {self.row[position]} is not UTF-8: {error}") from None
+
+    def _take(self, order: Int64s) -> SampleIndex:
+        """The entries at some positions, in that order."""
+        starts, lengths = self.cu_ids[:-1][order], np.diff(self.cu_ids)[order]
+        columns = {f.name: getattr(self, f.name)[order] for f in fields(self) if f.name not in ("cu_ids", "ids")}
+        return SampleIndex(**columns, cu_ids=cumulated(lengths), ids=self.ids[concatenated_ranges(starts, lengths)])
 
 
 def _check_within(index: SampleIndex, parts: Sequence[CommittedPart], path: Path) -> None:

@@ -1,0 +1,132 @@
+"""Remove what crashed and outrun attempts left in an output."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from drillcore.commit import Commit
+from drillcore.durable import sync_folder, writing
+from drillcore.errors import ReadError
+from drillcore.json_fields import JsonValue
+from drillcore.layout import Layout, ShardLayout, attempt_of, is_journal, is_part, is_quarantine, is_temporary
+from drillcore.output import load_manifest
+from drillcore.publish import current_commit
+from drillcore.recover import journaled_parts
+
+MIN_AGE_S = 3600.0
+"""An attempt that wrote within this time may still be at work: its files are left alone. A live attempt writes
+at least once in each commit interval, which is a minute by default."""
+
+
+@dataclass(frozen=True)
+class CleanReport:
+    """Files that no commit needs."""
+
+    path: Path
+    files: tuple[Path, ...]
+    bytes: int
+    removed: bool
+    """Whether they are gone, or were only looked for."""
+
+    def to_json(self) -> JsonValue:
+        """The report for scripts."""
+        return {
+            "path": str(self.path),
+            "files": [str(file.relative_to(self.path)) for file in self.files],
+            "bytes": self.bytes,
+            "removed": self.removed,
+        }
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    bytes: int
+    age_s: float
+
+
+def clean(
+    path: str | PathLike[str], *, remove: bool = False, min_age_s: float = MIN_AGE_S, now_s: float | None = None
+) -> CleanReport:
+    """Find, and on request remove, files that no commit names and that no resume would use.
+
+    A committed shard keeps what its commit names, and the journals of the attempts that wrote it. An unfinished one
+    keeps its journals, their parts and its quarantine files. Files that drillcore did not name are never touched.
+
+    Args:
+        path: the output's folder.
+        remove: whether to remove them.
+        min_age_s: attempts that wrote within this time are left alone.
+        now_s: the time in seconds since the epoch; None for the clock.
+
+    Raises:
+        OutputNotFoundError: when there is no output.
+        FormatError: when its manifest, or a commit, is not what drillcore writes.
+        ReadError: when a folder cannot be read.
+        WriteError: when a file cannot be removed.
+    """
+    layout = Layout(Path(path))
+    manifest = load_manifest(layout.root)
+    now = time.time() if now_s is None else now_s
+    files = [f for f in _files(layout.root, now) if is_temporary(f.path.name) and f.age_s >= min_age_s]
+    for shard in layout.existing_shards(manifest.shard_count):
+        files.extend(_unneeded(shard, min_age_s, now))
+    if remove:
+        _remove(files)
+    return CleanReport(layout.root, tuple(f.path for f in files), sum(f.bytes for f in files), removed=remove)
+
+
+def clean_shard(shard: ShardLayout, *, min_age_s: float = MIN_AGE_S, now_s: float | None = None) -> int:
+    """Remove one shard's unneeded files, as a resume does before it writes; the bytes that this freed.
+
+    Raises as `clean` does.
+    """
+    files = list(_unneeded(shard, min_age_s, time.time() if now_s is None else now_s))
+    _remove(files)
+    return sum(file.bytes for file in files)
+
+
+def _unneeded(shard: ShardLayout, min_age_s: float, now_s: float) -> Iterator[_File]:
+    files = [file for file in _files(shard.directory, now_s) if attempt_of(file.path.name)]
+    live = {attempt_of(file.path.name) for file in files if file.age_s < min_age_s}
+    commit = current_commit(shard)
+    kept = _kept_by_journals(shard) if commit is None else _kept_by_commit(commit)
+    writers = {attempt_of(name) for name in kept if is_part(name)}
+    for file in files:
+        attempt = attempt_of(file.path.name)
+        wrote_kept = is_journal(file.path.name) and attempt in writers
+        if not (attempt in live or file.path.name in kept or wrote_kept):
+            yield file
+
+
+def _kept_by_commit(commit: Commit) -> set[str]:
+    return {commit.index.name, commit.quarantine.name, *(part.name for part in commit.parts)}
+
+
+def _kept_by_journals(shard: ShardLayout) -> set[str]:
+    logs = {path.name for path in shard.files(lambda name: is_journal(name) or is_quarantine(name))}
+    return logs | {part.name for part in journaled_parts(shard)[0]}
+
+
+def _files(folder: Path, now_s: float) -> list[_File]:
+    found = []
+    try:
+        for path in sorted(folder.iterdir()):
+            if path.is_file() and not path.is_symlink():
+                status = path.stat()
+                found.append(_File(path, status.st_size, now_s - status.st_mtime))
+    except OSError as error:
+        raise ReadError(folder, error) from error
+    return found
+
+
+def _remove(files: list[_File]) -> None:
+    for file in files:
+        with writing(file.path):
+            file.path.unlink(missing_ok=True)
+    for folder in {file.path.parent for file in files}:
+        sync_folder(folder)

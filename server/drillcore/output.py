@@ -1,0 +1,320 @@
+"""An output, opened for reading."""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from os import PathLike
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from drillcore.activations import Activations
+from drillcore.checksum import check_size
+from drillcore.commit import Counts, LayerStats, merge_layer_stats
+from drillcore.errors import FormatError, OutputIncompleteError, OutputNotFoundError, RowNotFoundError
+from drillcore.layout import Layout
+from drillcore.manifest import Manifest
+from drillcore.part_file import Int64s, PartFile
+from drillcore.part_schema import PartSchema
+from drillcore.records import QuarantineEntry
+from drillcore.shard_view import ShardView, read_quarantines
+
+_OPEN_PARTS = 128
+"""Parts kept mapped. Each holds a file descriptor, of which a process commonly has 1,024."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One row of the dataset and its states: S tokens, P states, C columns.
+
+    The arrays are read-only views of the mapped file; copy what must outlive thousands of samples.
+    """
+
+    row: int
+    id: str | None
+    """The dataset's own id."""
+    token_ids: Int64s
+    """[S]: the whole sequence."""
+    hidden_states: npt.NDArray[Any]
+    """[P, C, hidden], float32, float16 or `ml_dtypes.bfloat16`."""
+    positions: npt.NDArray[np.int32] | None
+    """[P]: the token of each state; None for means."""
+    loss_mask: npt.NDArray[np.uint8] | None
+    """[S]: 1 where the token is supervised; None when the job has no loss mask."""
+    num_prompt_tokens: int
+    """Tokens before the first generated one."""
+    original_tokens: int
+    """Tokens before truncation."""
+    last_token: int | None
+    """The token sampled last, which has no state."""
+    columns: tuple[int | str, ...]
+    """Names of the C columns: layer ids, then `finalNorm`."""
+
+    def layer(self, layer: int | str) -> npt.NDArray[Any]:
+        """[P, hidden]: the states of one layer id, or of "finalNorm"; the other layers' bytes are not touched.
+
+        Raises:
+            ValueError: when the layer was not extracted.
+        """
+        view: npt.NDArray[Any] = self.hidden_states[:, column_of(self.columns, layer)]
+        return view
+
+
+class Output:
+    """The samples of an output, by position (ascending rows) and by row."""
+
+    def __init__(self, path: str | PathLike[str], *, allow_incomplete: bool = False) -> None:
+        """Read the manifest, the commits and the indexes.
+
+        Args:
+            path: the output's folder.
+            allow_incomplete: read also what the journals of unfinished shards name.
+
+        Raises:
+            OutputNotFoundError: when the folder holds no manifest.json.
+            OutputIncompleteError: when a shard is not committed, unless `allow_incomplete`.
+            FormatError: when a file is not what drillcore writes.
+            ReadError: when a file cannot be read.
+        """
+        self.path = Path(path)
+        self._allow_incomplete = allow_incomplete
+        self.manifest = load_manifest(self.path)
+        self.shards = _shards(self.path, self.manifest, allow_incomplete)
+        """What can be read, by shard; an unfinished output may lack some."""
+        self._starts = [0]
+        for shard in self.shards:
+            self._starts.append(self._starts[-1] + len(shard.index))
+        self._check_rows_ascend()
+        self._schema = PartSchema.of(self.manifest)
+        self.part_file = lru_cache(maxsize=_OPEN_PARTS)(self._open_part)
+        """Maps part `number` of shard `shard`; raises as `__getitem__` does."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(Output, allow_incomplete=self._allow_incomplete), (self.path,)
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, position: SupportsIndex) -> Sample:
+        """The sample at a position.
+
+        Raises:
+            IndexError: when there is none.
+            FormatError: when its part is not what drillcore writes.
+            ReadError: when its part cannot be read, or too many are mapped.
+        """
+        index = operator.index(position)
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"position {index} of an output with {len(self)} samples")
+        index %= len(self)
+        shard = bisect_right(self._starts, index) - 1
+        return self.sample(shard, index - self._starts[shard])
+
+    def __iter__(self) -> Iterator[Sample]:
+        for number, shard in enumerate(self.shards):
+            for position in range(len(shard.index)):
+                yield self.sample(number, position)
+
+    @property
+    def columns(self) -> tuple[int | str, ...]:
+        """Names of the stored columns: layer ids in the order asked for, then `finalNorm`."""
+        return self.manifest.columns
+
+    @property
+    def complete(self) -> bool:
+        """Whether every shard is committed."""
+        return sum(shard.committed for shard in self.shards) == self.manifest.shard_count
+
+    @property
+    def counts(self) -> Counts:
+        """Rows, tokens, states and bytes of what can be read."""
+        return sum((shard.counts for shard in self.shards), Counts())
+
+    @property
+    def layer_stats(self) -> Mapping[str, LayerStats]:
+        """Mean norm and largest element by column name."""
+        return merge_layer_stats(self.manifest, self.shards)
+
+    @property
+    def rows(self) -> Int64s:
+        """[n]: the row of each sample, ascending."""
+        return np.concatenate([np.empty(0, np.int64), *(shard.index.row for shard in self.shards)])
+
+    def quarantined(self) -> list[QuarantineEntry]:
+        """The rows that could not be extracted, ascending, and why.
+
+        Raises:
+            FormatError: when a quarantine file is missing.
+            ReadError: when one cannot be read.
+        """
+        entries = read_quarantines(path for shard in self.shards for path in shard.quarantine)
+        stored = set() if self.complete or self.manifest.rows_are_contexts else set(self.rows.tolist())
+        return [entry for entry in entries if entry.row not in stored]
+
+    def by_row(self, row: int) -> Sample:
+        """The sample of a row of the dataset.
+
+        Raises:
+            RowNotFoundError: when the row is quarantined, not written yet, or not of the dataset.
+        """
+        for number, shard in enumerate(self.shards):
+            rows = shard.index.row
+            if len(rows) and rows[0] <= row <= rows[-1]:
+                position = int(np.searchsorted(rows, row))
+                if rows[position] == row:
+                    return self.sample(number, position)
+        raise RowNotFoundError(f"{self.path}: no sample of row {row}; it may be quarantined")
+
+    def shuffled(self, seed: int, mix_parts: int = 4) -> Iterator[Sample]:
+        """Every sample once, in an order that touches few parts at a time.
+
+        Args:
+            seed: of the order; another one for each epoch.
+            mix_parts: how many parts are shuffled into each other.
+        """
+        for shards, positions in self.shuffled_positions(np.random.default_rng(seed), mix_parts):
+            for shard, position in zip(shards.tolist(), positions.tolist(), strict=True):
+                yield self.sample(shard, position)
+
+    def shuffled_positions(self, rng: np.random.Generator, mix_parts: int) -> Iterator[tuple[Int64s, Int64s]]:
+        """The order of `shuffled`, one group of parts at a time: shard numbers and positions within the shard."""
+        parts = [(s, p) for s, shard in enumerate(self.shards) for p in range(len(shard.parts))]
+        order = rng.permutation(len(parts))
+        for first in range(0, len(parts), mix_parts):
+            group = [parts[i] for i in order[first : first + mix_parts]]
+            positions = np.concatenate([self._positions_of(*part) for part in group])
+            shards = np.concatenate([np.full(len(self._positions_of(*part)), part[0], np.int64) for part in group])
+            mixed = rng.permutation(len(positions))
+            yield shards[mixed], positions[mixed]
+
+    def activations(
+        self,
+        layer: int | str,
+        batch_size: int,
+        shuffle_buffer: int = 0,
+        *,
+        skip_special: bool = True,
+        seed: int = 0,
+    ) -> Activations:
+        """One layer's states in batches `[batch_size, hidden]`, each wanted state once an epoch.
+
+        Args:
+            layer: a layer id, or "finalNorm".
+            batch_size: states of a batch; the last one is shorter.
+            shuffle_buffer: how many states are shuffled at a time, samples and parts in random order too; 0
+                keeps the order of rows and tokens.
+            skip_special: leave out the states of the tokenizer's special tokens.
+            seed: of the order; another one for each epoch.
+
+        Raises:
+            ValueError: when the layer was not extracted.
+        """
+        return Activations(
+            self,
+            column_of(self.columns, layer),
+            batch_size=batch_size,
+            shuffle_buffer=shuffle_buffer,
+            skip_special=skip_special,
+            seed=seed,
+        )
+
+    def sample(self, shard: int, position: int) -> Sample:
+        """The sample at a position within a shard; raises as `__getitem__` does."""
+        index = self.shards[shard].index
+        part = self.part_file(shard, int(index.part[position]))
+        tokens = _slice(index.first_token[position], index.num_tokens[position])
+        states = _slice(index.first_state[position], index.num_states[position])
+        last_token = int(index.last_token[position])
+        return Sample(
+            row=int(index.row[position]),
+            id=index.id_of(position, part.path),
+            token_ids=part.token_ids[tokens],
+            hidden_states=part.hidden_states[states],
+            positions=self._positions(part, states),
+            loss_mask=None if part.loss_mask is None else part.loss_mask[tokens],
+            num_prompt_tokens=int(index.num_prompt_tokens[position]),
+            original_tokens=int(index.original_tokens[position]),
+            last_token=None if last_token < 0 else last_token,
+            columns=self.columns,
+        )
+
+    def _positions(self, part: PartFile, states: slice) -> npt.NDArray[np.int32] | None:
+        if self._schema.every_token:
+            return np.arange(states.stop - states.start, dtype=np.int32)
+        return None if part.positions is None else part.positions[states]
+
+    def _positions_of(self, shard: int, part: int) -> Int64s:
+        order, starts = self.shards[shard].samples_by_part
+        return order[starts[part] : starts[part + 1]]
+
+    def _open_part(self, shard: int, number: int) -> PartFile:
+        view = self.shards[shard]
+        part = view.parts[number]
+        path = view.shard.named(part.name)
+        check_size(path, part)
+        file = PartFile(path, self._schema)
+        if (file.num_tokens, file.num_states) != (part.tokens, part.states):
+            raise FormatError(path, f"must hold {part.tokens} tokens and {part.states} states, as the commit says")
+        return file
+
+    def _check_rows_ascend(self) -> None:
+        last = -1
+        for shard in self.shards:
+            if len(shard.index):
+                if shard.index.row[0] <= last:
+                    raise FormatError(shard.shard.directory, f"holds row {shard.index.row[0]} of an earlier shard")
+                last = int(shard.index.row[-1])
+
+
+def open(path: str | PathLike[str], *, allow_incomplete: bool = False) -> Output:
+    """Open an output for reading; see `Output` for arguments and errors."""
+    return Output(path, allow_incomplete=allow_incomplete)
+
+
+def load_manifest(path: Path) -> Manifest:
+    """The manifest of the output at `path`.
+
+    Raises:
+        OutputNotFoundError: when there is no output.
+        FormatError: when its manifest is not what drillcore writes.
+    """
+    layout = Layout(path)
+    if not layout.manifest.is_file():
+        raise OutputNotFoundError(f"{path}: no drillcore output here: expected a folder with manifest.json")
+    return Manifest.load(layout.manifest)
+
+
+def column_of(columns: tuple[int | str, ...], layer: int | str) -> int:
+    """The index of a layer's column.
+
+    Raises:
+        ValueError: when the layer was not extracted.
+    """
+    if layer not in columns:
+        raise ValueError(f"layer {layer!r} was not extracted; this output has {', '.join(map(str, columns))}")
+    return columns.index(layer)
+
+
+def _shards(path: Path, manifest: Manifest, allow_incomplete: bool) -> tuple[ShardView, ...]:
+    shards = Layout(path).existing_shards(manifest.shard_count)
+    committed = [shard.commit.is_file() for shard in shards]
+    if sum(committed) < manifest.shard_count and not allow_incomplete:
+        raise OutputIncompleteError(
+            f"{path}: {sum(committed)} of {manifest.shard_count} shards are committed; let the job finish, "
+            "or pass allow_incomplete=True to read what is there"
+        )
+    return tuple(
+        ShardView.of_commit(shard, manifest) if done else ShardView.of_journals(shard, manifest)
+        for shard, done in zip(shards, committed, strict=True)
+    )
+
+
+def _slice(first: np.int64, count: np.int64) -> slice:
+    start = int(first)
+    return slice(start, start + int(count))
