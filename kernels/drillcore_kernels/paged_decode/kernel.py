@@ -187,6 +187,7 @@ def paged_decode(
 
 def _num_splits(num_programs: int, max_blocks: int) -> int:
     """Give a power of two that fills the chip, without shares that could hold no block."""
-    wanted = min(triton.cdiv(_PROGRAMS_WANTED, num_programs), max_blocks, _MAX_SPLITS)
-    exponent = int(max(wanted, 1)).bit_length() - 1
-    return 2**exponent
+    splits = 1
+    while splits < _MAX_SPLITS and 2 * splits <= max_blocks and splits * num_programs < _PROGRAMS_WANTED:
+        splits *= 2
+    return splits
