@@ -7,6 +7,7 @@ come back to the event loop once a turn, so that thousands of requests cost a fe
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import threading
 from collections.abc import Callable
@@ -100,10 +101,11 @@ class AsyncEngine:
                 if not self.engine.step() and self.engine.has_unfinished:
                     self.engine.wait()
                 self._publish()
-        except BaseException as failure:  # noqa: BLE001 - reaches every caller that waits
+        except BaseException as failure:
+            # Raising here would end a thread that nobody watches: it goes to every caller that waits instead.
             logger.exception("the engine failed")
             self._failure = failure
-            self._call_in_loop(lambda: self._fail_all(failure))
+            self._call_in_loop(functools.partial(self._fail_all, failure))
 
     def _take_commands(self) -> bool:
         """Runs the queued commands, waiting for one if there is nothing else to do; gives whether to go on."""

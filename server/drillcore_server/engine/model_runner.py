@@ -55,7 +55,7 @@ class ModelRunner:
     ) -> None:
         self.drafter = drafter
         self._decoder = decoder
-        self._kv_cache = kv_cache
+        self.kv_cache = kv_cache
         self._connector = connector
         self._sampler = Sampler()
         self._device = drafter.cache.states.device
@@ -80,7 +80,7 @@ class ModelRunner:
             inputs.token_ids,
             inputs.positions,
             inputs.attention,
-            self._kv_cache,
+            self.kv_cache,
             self.drafter,
             want_hidden=len(inputs.sample_rows) > 0,
         )
