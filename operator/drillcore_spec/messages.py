@@ -5,6 +5,7 @@ Readers ignore keys that they do not know: pods of an older image report to a ne
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -63,21 +64,22 @@ class TerminationMessage(Message):
         be.
         """
         line = self.to_json()
-        excess = len(line.encode()) - MAX_TERMINATION_BYTES
-        if excess <= 0:
+        if len(line.encode()) <= MAX_TERMINATION_BYTES:
             return line
-        # A character takes at least one byte of JSON, so cutting this many is always enough.
-        keep = max(0, len(self.message) - excess - len(b"..."))
-        return self.model_copy(update={"message": self.message[:keep] + "..."}).to_json()
+        lengths = range(len(self.message))
+        too_long = bisect_right(lengths, MAX_TERMINATION_BYTES, key=lambda n: len(self._cut(n).encode()))
+        return self._cut(max(0, too_long - 1))
+
+    def _cut(self, num_characters: int) -> str:
+        return self.model_copy(update={"message": self.message[:num_characters] + "..."}).to_json()
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
         """The message in a terminated container's status; None if there is none (logs of a crash stand
         there then).
         """
-        lines = text.strip().splitlines()
         try:
-            return cls.model_validate_json(lines[-1]) if lines else None
+            return cls.model_validate_json(text.strip().rpartition("\n")[2])
         except ValidationError:
             return None
 

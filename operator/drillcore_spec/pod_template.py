@@ -70,13 +70,20 @@ class PodTemplate(SpecModel):
     def _unset_what_the_cluster_chooses(cls, data: Any) -> Any:
         chosen = _chosen_by_cluster(data)
         if ClusterChosen.RUN_AS_USER in chosen:
-            data = data | {"runAsUser": None}
+            data = data | {_key(data, "run_as_user", "runAsUser"): None}
         if ClusterChosen.FS_GROUP in chosen:
-            data = data | {"fsGroup": None}
+            data = data | {_key(data, "fs_group", "fsGroup"): None}
         return data
 
 
 def _chosen_by_cluster(data: Any) -> tuple[Any, ...]:
     """The entries of leaveToCluster, which are not validated yet."""
-    chosen = data.get("leaveToCluster", data.get("leave_to_cluster")) if isinstance(data, dict) else None
+    if not isinstance(data, dict):
+        return ()
+    chosen = data.get(_key(data, "leave_to_cluster", "leaveToCluster"))
     return tuple(chosen) if isinstance(chosen, list | tuple) else ()
+
+
+def _key(data: dict[str, Any], name: str, alias: str) -> str:
+    """The key of a field in data that python or YAML has written."""
+    return name if name in data else alias

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from drillcore_spec.errors import Problem, SpecError
 
-BYTES_PATTERN = r"^[1-9][0-9]{0,14}(\.[0-9]{1,3})?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
+BYTES_PATTERN = r"^[1-9][0-9]{0,17}(\.[0-9]{1,3})?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 CPU_PATTERN = r"^([1-9][0-9]{0,8}m|[1-9][0-9]{0,5}(\.[0-9]{1,3})?|0\.[0-9]{0,2}[1-9])$"
 
 BYTES_FORM = 'a number of bytes in quotes, such as "512Mi", "1.5Gi" or "20Ti"'

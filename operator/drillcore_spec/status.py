@@ -58,6 +58,7 @@ class ConditionReason(StrEnum):
     ACCEPTED = "Accepted"
     BOUND = "Bound"
     QUEUED = "Queued"
+    SUSPENDING = "Suspending"
     SUSPENDED = "Suspended"
     NOT_SUSPENDED = "NotSuspended"
     STARTING = "Starting"
@@ -160,6 +161,15 @@ class ShardsStatus(SpecModel):
     """Succeeded of total for printing, such as 3/16."""
 
 
+class DisruptionsStatus(SpecModel):
+    """Pods lost to drains, evictions, preemption and broken nodes."""
+
+    count: Total = 0
+    """How many so far, as far as the operator saw them."""
+    last_time: Time | None = None
+    """When the last of them was disrupted; earlier ones are not counted again."""
+
+
 class OutputStatus(SpecModel):
     """What has been written."""
 
@@ -198,5 +208,7 @@ class ExtractionJobStatus(SpecModel):
     """Shards by state."""
     output: OutputStatus | None = None
     """What has been written."""
+    disruptions: DisruptionsStatus | None = None
+    """Pods lost to drains, evictions, preemption and broken nodes."""
     retries: Total | None = None
     """Retries of shards that count against failurePolicy.backoffLimitPerShard, over all shards."""

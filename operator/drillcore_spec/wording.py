@@ -24,11 +24,11 @@ _EXPECTED: Mapping[str, str] = {
     "literal_error": "{expected}",
     "greater_than_equal": "at least {ge}",
     "less_than_equal": "at most {le}",
-    "string_too_short": "at least {min_length} characters",
-    "string_too_long": "at most {max_length} characters",
+    "string_too_short": "a length of at least {min_length}",
+    "string_too_long": "a length of at most {max_length}",
     "string_unicode": "text",
-    "too_short": "at least {min_length} items",
-    "too_long": "at most {max_length} items",
+    "too_short": "a length of at least {min_length}",
+    "too_long": "a length of at most {max_length}",
     "tuple_type": "a list",
     "dict_type": "a mapping",
     "model_type": "a mapping",
@@ -47,7 +47,7 @@ def reword(error: ErrorDetails, known_keys: Mapping[str, str]) -> str:
         known_keys: for an unknown key, the keys that may stand there, each with the path to suggest.
     """
     kind = error["type"]
-    context = error.get("ctx", {})
+    context = {key: _plain(value) for key, value in error.get("ctx", {}).items()}
     if kind == RULE_ERROR:
         return str(context["text"])
     if kind == "value_error":
@@ -62,6 +62,11 @@ def reword(error: ErrorDetails, known_keys: Mapping[str, str]) -> str:
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind].format(**context)}; got {_got(kind, error['input'])}"
     return f"expected another value ({error['msg']}); got {shown(error['input'])}"
+
+
+def _plain(value: Any) -> Any:
+    """1.0 as 1."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def shown(value: Any) -> str:

@@ -69,7 +69,7 @@ class _Reader:
         self.lines.setdefault(location, node.start_mark.line + 1)
         self.num_values += 1
         if self.num_values > MAX_VALUES or len(location) > MAX_DEPTH:
-            raise self._error(node, location, "expected a job; got aliases that expand to far more than that")
+            raise self._error(node, (), "expected a job; got aliases that expand to far more than that")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, location)
         if isinstance(node, yaml.SequenceNode):

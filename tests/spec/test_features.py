@@ -1,0 +1,59 @@
+"""What is not built is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from drillcore_spec import SpecError, read_job, refuse_unbuilt
+from drillcore_spec.errors import Source
+from drillcore_spec.features import UNBUILT
+from drillcore_spec.load import validate_job
+
+JobData = Callable[..., dict[str, Any]]
+EVERYTHING: dict[str, Any] = {
+    "dataset": {
+        "uri": "hf://org/data",
+        "format": "Parquet",
+        "chatTemplate": "file:///a.jinja",
+        "chatTemplateKwargs": {"a": "1"},
+    },
+    "extraction": {"positions": "Mean"},
+    "generation": {"maxTokens": 1, "temperature": 0.5, "topP": 0.9},
+    "engine": {"tensorParallelSize": 2},
+    "server": {"resources": {"gpus": 2}},
+}
+TEXT_ONLY: dict[str, Any] = {
+    "dataset": {"contextSize": 8, "columns": {"messages": None, "text": "t"}},
+    "output": {"layout": "PerSample"},
+}
+
+
+def test_a_job_of_what_is_built_passes(job_data: JobData) -> None:
+    refuse_unbuilt(validate_job(job_data(), Source("")).spec)
+
+
+def test_every_unbuilt_feature_is_refused_with_its_field(job_data: JobData) -> None:
+    refused = set()
+    for spec in (EVERYTHING, TEXT_ONLY):
+        with pytest.raises(SpecError) as error:
+            refuse_unbuilt(validate_job(job_data(spec=spec), Source("")).spec)
+        refused |= {problem.location for problem in error.value.problems}
+    assert refused == {row.field for row in UNBUILT}
+
+
+def test_the_refusal_tells_file_line_and_value(tmp_path: Path, job_data: JobData) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job_data(spec={"extraction": {"positions": "Mean"}}), sort_keys=False))
+    job, source = read_job(path)
+    line = path.read_text().splitlines().index("    positions: Mean") + 1
+    with pytest.raises(SpecError) as error:
+        refuse_unbuilt(job.spec, source)
+    assert str(error.value) == (
+        f"{path}:{line}: spec.extraction.positions: expected All, Last or LossMask; got Mean,"
+        " which this version cannot do"
+    )
