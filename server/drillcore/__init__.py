@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from drillcore.activations import Activations
 from drillcore.cleaning import CleanReport, clean
-from drillcore.commit import Counts, LayerStats
+from drillcore.counts import Counts, LayerStats
 from drillcore.errors import (
     ChecksumError,
     DrillcoreError,
@@ -35,9 +35,11 @@ from drillcore.errors import (
     WriteError,
 )
 from drillcore.inspection import InspectReport, inspect
+from drillcore.layout import Layout
 from drillcore.manifest import Manifest
-from drillcore.output import Output, Sample, open
+from drillcore.output import Output, open
 from drillcore.records import QuarantineEntry, QuarantineReason
+from drillcore.sample import Sample
 from drillcore.verification import VerifyReport, verify
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "FormatError",
     "InspectReport",
     "LayerStats",
+    "Layout",
     "Manifest",
     "Output",
     "OutputForeignError",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import xxhash
 
-from drillcore.commit import FileInfo
 from drillcore.errors import ChecksumError, FormatError, ReadError
 from drillcore.layout import is_part
+from drillcore.part_info import FileInfo
 
 _CHUNK_BYTES = 1 << 20
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drillcore.commit import Counts, LayerStats, layer_stats_json
+from drillcore.counts import Counts, LayerStats, layer_stats_json
 from drillcore.json_fields import JsonValue
 from drillcore.manifest import Manifest
 from drillcore.output import Output

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from drillcore.commit import FileInfo, PartInfo
 from drillcore.durable import make_folder
 from drillcore.errors import FormatError
 from drillcore.json_fields import JsonValue
 from drillcore.json_lines import JsonLinesWriter, read_lines
 from drillcore.layout import ShardLayout
+from drillcore.part_info import FileInfo, PartInfo
 from drillcore.records import QuarantineEntry
 
 _T = TypeVar("_T")

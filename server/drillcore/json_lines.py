@@ -8,10 +8,10 @@ from pathlib import Path
 
 import xxhash
 
-from drillcore.commit import FileInfo
 from drillcore.durable import create, sync, sync_folder, write_at, writing
 from drillcore.errors import FormatError, OutputIOError
 from drillcore.json_fields import JsonValue, canonical_json, parse_json, read_file
+from drillcore.part_info import FileInfo
 
 
 class JsonLinesWriter:

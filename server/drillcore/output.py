@@ -5,65 +5,28 @@ from __future__ import annotations
 import operator
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from drillcore.activations import Activations
 from drillcore.checksum import check_size
-from drillcore.commit import Counts, LayerStats, merge_layer_stats
+from drillcore.counts import Counts, LayerStats, merge_layer_stats
 from drillcore.errors import FormatError, OutputIncompleteError, OutputNotFoundError, RowNotFoundError
 from drillcore.layout import Layout
 from drillcore.manifest import Manifest
 from drillcore.part_file import Int64s, PartFile
 from drillcore.part_schema import PartSchema
 from drillcore.records import QuarantineEntry
+from drillcore.sample import Sample, column_of
 from drillcore.shard_view import ShardView, read_quarantines
 
 _OPEN_PARTS = 128
 """Parts kept mapped. Each holds a file descriptor, of which a process commonly has 1,024."""
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """One row of the dataset and its states: S tokens, P states, C columns.
-
-    The arrays are read-only views of the mapped file; copy what must outlive thousands of samples.
-    """
-
-    row: int
-    id: str | None
-    """The dataset's own id."""
-    token_ids: Int64s
-    """[S]: the whole sequence."""
-    hidden_states: npt.NDArray[Any]
-    """[P, C, hidden], float32, float16 or `ml_dtypes.bfloat16`."""
-    positions: npt.NDArray[np.int32] | None
-    """[P]: the token of each state; None for means."""
-    loss_mask: npt.NDArray[np.uint8] | None
-    """[S]: 1 where the token is supervised; None when the job has no loss mask."""
-    num_prompt_tokens: int
-    """Tokens before the first generated one."""
-    original_tokens: int
-    """Tokens before truncation."""
-    last_token: int | None
-    """The token sampled last, which has no state."""
-    columns: tuple[int | str, ...]
-    """Names of the C columns: layer ids, then `finalNorm`."""
-
-    def layer(self, layer: int | str) -> npt.NDArray[Any]:
-        """[P, hidden]: the states of one layer id, or of "finalNorm"; the other layers' bytes are not touched.
-
-        Raises:
-            ValueError: when the layer was not extracted.
-        """
-        view: npt.NDArray[Any] = self.hidden_states[:, column_of(self.columns, layer)]
-        return view
 
 
 class Output:
@@ -139,7 +102,7 @@ class Output:
     @property
     def layer_stats(self) -> Mapping[str, LayerStats]:
         """Mean norm and largest element by column name."""
-        return merge_layer_stats(self.manifest, self.shards)
+        return merge_layer_stats(self.columns, self.shards)
 
     @property
     def rows(self) -> Int64s:
@@ -288,17 +251,6 @@ def load_manifest(path: Path) -> Manifest:
     if not layout.manifest.is_file():
         raise OutputNotFoundError(f"{path}: no drillcore output here: expected a folder with manifest.json")
     return Manifest.load(layout.manifest)
-
-
-def column_of(columns: tuple[int | str, ...], layer: int | str) -> int:
-    """The index of a layer's column.
-
-    Raises:
-        ValueError: when the layer was not extracted.
-    """
-    if layer not in columns:
-        raise ValueError(f"layer {layer!r} was not extracted; this output has {', '.join(map(str, columns))}")
-    return columns.index(layer)
 
 
 def _shards(path: Path, manifest: Manifest, allow_incomplete: bool) -> tuple[ShardView, ...]:

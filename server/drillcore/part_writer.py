@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from drillcore.commit import PartInfo, row_ranges
 from drillcore.durable import create, rename, sync, write_at, writing
 from drillcore.layout import temporary
+from drillcore.part_info import PartInfo, row_ranges
 from drillcore.part_schema import HIDDEN_STATES, PADDING, PartSchema
 from drillcore.records import SampleEnd
 from drillcore.sample_columns import SampleColumns

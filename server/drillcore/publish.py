@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import xxhash
 
-from drillcore.commit import Commit, CommittedPart, Complete, Counts, FileInfo, PartInfo
+from drillcore.commit import Commit, Complete
+from drillcore.counts import Counts
 from drillcore.durable import make_folder, publish, publish_once
 from drillcore.errors import (
     FormatError,
@@ -25,6 +26,7 @@ from drillcore.json_fields import JsonValue, canonical_json
 from drillcore.layout import Layout, ShardLayout, new_attempt_id
 from drillcore.manifest import Manifest, differing_fields
 from drillcore.part_file import PartFile, SampleTable
+from drillcore.part_info import CommittedPart, FileInfo, PartInfo
 from drillcore.part_schema import PartSchema
 from drillcore.sample_index import SampleIndex
 from drillcore.shard_view import layer_stats

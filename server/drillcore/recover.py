@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from drillcore.checksum import check_file
-from drillcore.commit import PartInfo, row_ranges
 from drillcore.errors import DrillcoreError, FormatError
 from drillcore.journal import read_journal, read_quarantine
 from drillcore.layout import ShardLayout, is_journal, is_quarantine
 from drillcore.manifest import Manifest
 from drillcore.part_file import Int64s, PartFile
+from drillcore.part_info import PartInfo, row_ranges
 from drillcore.part_schema import PartSchema
 from drillcore.records import QuarantineEntry
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from drillcore.commit import CommittedPart
 from drillcore.errors import FormatError
 from drillcore.part_file import Int64s, SampleTable, check_offsets
+from drillcore.part_info import CommittedPart
 from drillcore.ranges import concatenated_ranges
 from drillcore.sample_columns import cumulated
 from drillcore.tensor_file import TensorFile

@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from drillcore.checksum import check_file, check_size
-from drillcore.commit import Commit, CommittedPart, Counts, LayerStats, PartInfo
+from drillcore.commit import Commit
+from drillcore.counts import Counts, LayerStats
 from drillcore.errors import DrillcoreError, FormatError
 from drillcore.journal import read_quarantine
 from drillcore.layout import ShardLayout, is_quarantine
 from drillcore.manifest import Manifest
 from drillcore.part_file import Int64s, PartFile, SampleTable
+from drillcore.part_info import CommittedPart, PartInfo
 from drillcore.part_schema import PartSchema
 from drillcore.records import QuarantineEntry
 from drillcore.recover import journaled_parts, part_rows

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from drillcore.checksum import check_file
-from drillcore.commit import Commit, Counts, LayerStats
+from drillcore.commit import Commit
+from drillcore.counts import Counts, LayerStats
 from drillcore.errors import DrillcoreError, WriteError
 from drillcore.journal import read_quarantine
 from drillcore.json_fields import JsonValue

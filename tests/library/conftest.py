@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drillcore.commit import Commit, PartInfo
+
+from drillcore.commit import Commit
 from drillcore.dtypes import StoreDType
 from drillcore.journal import Journal, QuarantineLog
 from drillcore.layout import Layout
 from drillcore.manifest import Manifest, ModelIdentity
+from drillcore.part_info import PartInfo
 from drillcore.part_schema import PartSchema
 from drillcore.part_writer import PartWriter
 from drillcore.publish import publish_commit, publish_complete, publish_manifest
@@ -116,7 +118,13 @@ class Maker:
             writer.end_sample(row.end)
 
     def part(
-        self, rows: Iterable[int], *, shard: int = 0, number: int = 0, attempt: str = "00000001", loss_mask: bool = False
+        self,
+        rows: Iterable[int],
+        *,
+        shard: int = 0,
+        number: int = 0,
+        attempt: str = "00000001",
+        loss_mask: bool = False,
     ) -> PartInfo:
         folder = self.layout.shard(shard)
         folder.directory.mkdir(parents=True, exist_ok=True)
@@ -148,8 +156,7 @@ class Maker:
         """One whole shard: parts with the given rows, journal, quarantine and commit."""
         self.claim()
         infos = [
-            self.part(rows, shard=shard, number=n, attempt=attempt, loss_mask=loss_mask)
-            for n, rows in enumerate(parts)
+            self.part(rows, shard=shard, number=n, attempt=attempt, loss_mask=loss_mask) for n, rows in enumerate(parts)
         ]
         folder = self.layout.shard(shard)
         folder.directory.mkdir(parents=True, exist_ok=True)
