@@ -1,0 +1,5 @@
+"""The `drillcore` command."""
+
+from drillcore_server.cli.main import main
+
+__all__ = ["main"]

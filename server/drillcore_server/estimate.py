@@ -1,0 +1,94 @@
+"""How many tokens and bytes a job will write: from dataset, tokenizer and config, without weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from drillcore.part_schema import PartSchema
+from drillcore.records import QuarantineEntry
+from drillcore_server.data.rows import PreparedRow
+from drillcore_server.shard.device import choose_device, compute_dtype, store_dtype
+from drillcore_server.shard.preparation import Preparation, manifest_of, prepare
+from drillcore_server.shard.source import prepared_rows
+from drillcore_server.volumes import Volumes
+from drillcore_spec import ExtractionJobSpec
+from drillcore_spec.enums import PositionsKind
+from drillcore_spec.quantity import quantity_bytes
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a job will write. With generation, tokens, states and bytes are upper bounds."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_quarantined: int = 0
+    tokens: int = 0
+    states: int = 0
+    bytes: int = 0
+    """Of all parts."""
+
+    def __add__(self, other: Estimate) -> Estimate:
+        mine, theirs = asdict(self), asdict(other)
+        return Estimate(**{name: mine[name] + theirs[name] for name in mine})
+
+
+def estimate_job(spec: ExtractionJobSpec, volumes: Volumes) -> Estimate:
+    """Reads and tokenises the whole dataset and adds up what each row will take.
+
+    Raises:
+        ShardError: as a run would before it loads weights.
+    """
+    preparation = prepare(spec, volumes)
+    device = choose_device(spec.server.resources.gpus, local=True)
+    checkpoint = preparation.model.dtype
+    dtype = compute_dtype(spec.model.dtype, checkpoint, device)
+    schema = PartSchema.of(manifest_of(preparation, dtype, store_dtype(spec.extraction.store_dtype, checkpoint)))
+    total = Estimate()
+    for shard in range(spec.shards.count):
+        total += _estimate_shard(preparation, schema, prepared_rows(preparation, preparation.shard_rows(shard)))
+    return total
+
+
+def _estimate_shard(
+    preparation: Preparation, schema: PartSchema, rows: Iterable[PreparedRow | QuarantineEntry]
+) -> Estimate:
+    """One shard: what its rows take, and one header block for each part that they fill."""
+    samples = quarantined = tokens = states = id_bytes = 0
+    has_mask = False
+    for row in rows:
+        if isinstance(row, QuarantineEntry):
+            quarantined += 1
+            continue
+        samples += 1
+        tokens += len(row.token_ids) + _generated(preparation)
+        states += _states(preparation, row)
+        id_bytes += len((row.id or "").encode("utf-8", "surrogatepass"))
+        has_mask |= row.loss_mask is not None
+    size_bytes = 0
+    if samples:
+        size_bytes = schema.part_bytes(
+            samples=samples, tokens=tokens, states=states, id_bytes=id_bytes, loss_mask=has_mask
+        )
+        part_bytes = quantity_bytes(preparation.spec.output.part_size)
+        size_bytes += (size_bytes // part_bytes) * schema.header_block_bytes
+    return Estimate(samples + quarantined, samples, quarantined, tokens, states, size_bytes)
+
+
+def _generated(preparation: Preparation) -> int:
+    """Most tokens with a state that generation adds to a row: the last sampled one has none."""
+    return max(preparation.spec.generation.max_tokens - 1, 0)
+
+
+def _states(preparation: Preparation, row: PreparedRow) -> int:
+    match preparation.spec.extraction.positions:
+        case PositionsKind.LAST:
+            return 1
+        case PositionsKind.LOSS_MASK:
+            supervised = 0 if row.loss_mask is None else int(np.count_nonzero(row.loss_mask))
+            return supervised + _generated(preparation)
+        case _:
+            return len(row.token_ids) + _generated(preparation)

@@ -1,0 +1,146 @@
+"""Everything that is known before weights are loaded: model, layers, rows, and the identity of the output."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from drillcore.manifest import Manifest, ModelIdentity
+from drillcore_server.data.dataset import Dataset, open_dataset
+from drillcore_server.data.preparer import RowPreparer
+from drillcore_server.engine.capture_plan import CapturePlan
+from drillcore_server.errors import ShardError
+from drillcore_server.models.fingerprint import config_sha256, tokenizer_sha256, weights_fingerprint
+from drillcore_server.models.sources import ModelFolder, resolve_model
+from drillcore_server.models.spec import ModelSpec
+from drillcore_server.shard.device import stored_name
+from drillcore_server.volumes import Volumes
+from drillcore_spec import ExtractionJobSpec
+from drillcore_spec.reasons import Reason
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """A job resolved against its model and its dataset."""
+
+    spec: ExtractionJobSpec
+    folder: ModelFolder
+    model: ModelSpec
+    plan: CapturePlan
+    max_model_len: int
+    """Tokens of the longest row."""
+    dataset: Dataset
+    preparer: RowPreparer
+
+    stop_token_ids: frozenset[int]
+    """A sampled id of these ends a row's generation."""
+
+    @property
+    def generates(self) -> bool:
+        """Whether tokens are sampled."""
+        return self.spec.generation.max_tokens > 0
+
+    def shard_rows(self, shard: int) -> range:
+        """The rows of one shard."""
+        return self.dataset.shard_rows(shard, self.spec.shards.count)
+
+
+def prepare(spec: ExtractionJobSpec, volumes: Volumes) -> Preparation:
+    """Finds the model and the dataset and checks the job against both.
+
+    Raises:
+        ShardError: with the reason of whatever does not fit.
+    """
+    cache = spec.model.cache_claim_name
+    folder = resolve_model(spec.model, volumes, cache_dir=volumes.claim(cache) if cache else None)
+    model = ModelSpec.from_folder(folder.path)
+    extraction = spec.extraction
+    plan = CapturePlan.resolve(
+        extraction.layers, extraction.layer_convention, extraction.final_norm, model.num_layers, model.hidden_size
+    )
+    max_model_len = _max_model_len(spec, model)
+    dataset = open_dataset(spec.dataset, volumes)
+    preparer = RowPreparer(
+        folder.path,
+        spec.dataset,
+        max_model_len=max_model_len - max(spec.generation.max_tokens - 1, 0),
+        positions=extraction.positions,
+        is_generating=spec.generation.max_tokens > 0,
+    )
+    return Preparation(spec, folder, model, plan, max_model_len, dataset, preparer, _stop_token_ids(folder.path))
+
+
+def manifest_of(preparation: Preparation, dtype: torch.dtype, stored: torch.dtype) -> Manifest:
+    """The identity of the output.
+
+    Args:
+        preparation: the job.
+        dtype: of the forward pass.
+        stored: of the stored states.
+    """
+    p, spec = preparation, preparation.spec
+    return Manifest(
+        engine_version=version("drillcore"),
+        model=ModelIdentity(
+            uri=p.folder.uri,
+            revision=p.folder.revision,
+            config_sha256=config_sha256(p.folder.path),
+            tokenizer_sha256=tokenizer_sha256(p.folder.path),
+            weights_fingerprint=weights_fingerprint(p.folder.path),
+        ),
+        dataset=_dataset_identity(p),
+        layers=p.plan.ids,
+        final_norm=p.plan.final_norm,
+        hidden_size=p.model.hidden_size,
+        positions=spec.extraction.positions.value,
+        dtype=stored_name(dtype),
+        store_dtype=stored_name(stored),
+        generation=spec.generation.model_dump(by_alias=True, mode="json") if p.generates else None,
+        max_model_len=p.max_model_len,
+        shard_count=spec.shards.count,
+        special_token_ids=p.preparer.tokenizer.special_token_ids,
+    )
+
+
+def _dataset_identity(p: Preparation) -> dict[str, object]:
+    """The dataset's files, and every setting that changes rows."""
+    source = p.spec.dataset
+    settings = source.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"uri", "format"})
+    return {
+        "uri": source.uri,
+        "format": p.dataset.format.value,
+        "files": [file.to_json() for file in p.dataset.files],
+        **settings,
+    }
+
+
+def _stop_token_ids(folder: Path) -> frozenset[int]:
+    """`eos_token_id` of generation_config.json, else of config.json: one id or several."""
+    for name in ("generation_config.json", "config.json"):
+        path = folder / name
+        eos = json.loads(path.read_bytes()).get("eos_token_id") if path.is_file() else None
+        if eos is not None:
+            return frozenset(eos if isinstance(eos, list) else [eos])
+    return frozenset()
+
+
+def _max_model_len(spec: ExtractionJobSpec, model: ModelSpec) -> int:
+    asked = spec.engine.max_model_len
+    if asked is not None and asked > model.max_position_embeddings:
+        raise ShardError(
+            Reason.BAD_SPEC,
+            f"`spec.engine.maxModelLen` must be at most {model.max_position_embeddings}, the positions that the model "
+            f"has; got {asked}",
+        )
+    max_model_len = asked or model.max_position_embeddings
+    if spec.generation.max_tokens >= max_model_len:
+        raise ShardError(
+            Reason.BAD_SPEC,
+            f"`spec.generation.maxTokens` must be less than the longest row, {max_model_len} tokens; "
+            f"got {spec.generation.max_tokens}",
+        )
+    return max_model_len

@@ -1,0 +1,58 @@
+"""The rows of a shard as requests of the engine, in the dataset's order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drillcore.records import QuarantineEntry
+from drillcore_server.data.rows import PreparedRow, SourceRow
+from drillcore_server.engine.request import Request
+from drillcore_server.shard.preparation import Preparation
+
+_BATCH_ROWS = 64
+
+
+def requests(
+    preparation: Preparation, rows: range, skip: NDArray[np.int64] | None = None
+) -> Iterator[Request | QuarantineEntry]:
+    """Requests for `rows` without those in `skip`, and the entries of rows that cannot be extracted.
+
+    Raises:
+        ShardError: the dataset cannot be read any more, or has a row that the job does not allow.
+    """
+    for item in prepared_rows(preparation, rows, skip):
+        yield item if isinstance(item, QuarantineEntry) else _request(preparation, item)
+
+
+def prepared_rows(
+    preparation: Preparation, rows: range, skip: NDArray[np.int64] | None = None
+) -> Iterator[PreparedRow | QuarantineEntry]:
+    """Tokens of `rows` without those in `skip`, made in batches on all cores."""
+    batch: list[SourceRow] = []
+    for item in preparation.dataset.read(rows, skip):
+        if isinstance(item, QuarantineEntry):
+            yield item
+            continue
+        batch.append(item)
+        if len(batch) == _BATCH_ROWS:
+            yield from preparation.preparer.prepare_batch(batch)
+            batch = []
+    yield from preparation.preparer.prepare_batch(batch)
+
+
+def _request(preparation: Preparation, row: PreparedRow) -> Request:
+    return Request(
+        request_id=row.row,
+        prompt_token_ids=row.token_ids,
+        positions=preparation.spec.extraction.positions,
+        loss_mask=row.loss_mask,
+        id=row.id,
+        original_tokens=row.original_tokens,
+        max_tokens=preparation.spec.generation.max_tokens,
+        stop_token_ids=preparation.stop_token_ids if preparation.generates else frozenset(),
+        file=row.file,
+        line=row.line,
+    )
