@@ -41,9 +41,7 @@ def test_states_do_not_depend_on_the_token_budget(
 
 
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
-def test_other_families_are_captured_alike(
-    make_engine, load_tiny, random_requests, assert_equal_states, model_type
-):
+def test_other_families_are_captured_alike(make_engine, load_tiny, random_requests, assert_equal_states, model_type):
     requests = random_requests((5, 70, 1, 33))
     under_test = make_engine(load_tiny(model_type), max_num_batched_tokens=40, block_size=16)
 
@@ -69,9 +67,7 @@ def test_a_prompt_of_max_model_len_and_its_neighbours_are_captured_whole(
         assert_equal_states(samples[request.request_id], request)
 
 
-def test_a_prompt_longer_than_max_model_len_is_refused_alone(
-    make_engine, random_requests, assert_equal_states
-):
+def test_a_prompt_longer_than_max_model_len_is_refused_alone(make_engine, random_requests, assert_equal_states):
     requests = random_requests((20, MAX_MODEL_LEN + 1, 30))
     under_test = make_engine()
 
@@ -88,9 +84,7 @@ def test_a_prompt_longer_than_max_model_len_is_refused_alone(
     assert "got 193" in entry.message
 
 
-def test_a_pool_just_large_enough_serves_one_request_after_another(
-    make_engine, random_requests, assert_equal_states
-):
+def test_a_pool_just_large_enough_serves_one_request_after_another(make_engine, random_requests, assert_equal_states):
     requests = random_requests((MAX_MODEL_LEN, 1, MAX_MODEL_LEN, 100, 64, MAX_MODEL_LEN))
     under_test = make_engine(num_blocks=1 + MAX_MODEL_LEN // BLOCK, max_num_batched_tokens=50)
 
@@ -102,9 +96,7 @@ def test_a_pool_just_large_enough_serves_one_request_after_another(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_order_and_composition_of_the_batch_change_nothing(
-    make_engine, random_requests, assert_equal_states, seed
-):
+def test_order_and_composition_of_the_batch_change_nothing(make_engine, random_requests, assert_equal_states, seed):
     rng = np.random.default_rng(seed)
     requests = [request for request in random_requests(LENGTHS) for _ in range(2)]
     rng.shuffle(requests)
@@ -213,9 +205,7 @@ def test_only_masked_states_are_kept_on_request(
         for r in random_requests((1, 20, 150, 64, 9))
         for _ in range(2)
     ]
-    requests = [
-        Request(row, r.prompt_token_ids, r.positions, r.loss_mask) for row, r in enumerate(requests)
-    ]
+    requests = [Request(row, r.prompt_token_ids, r.positions, r.loss_mask) for row, r in enumerate(requests)]
     under_test = make_engine(
         max_num_batched_tokens=budget, block_size=16, num_blocks=200, prefix_caching=prefix_caching
     )

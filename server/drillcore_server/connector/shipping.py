@@ -86,10 +86,16 @@ class Shipper:
         if sample is not self._open:
             self._complete.append(sample)
 
-    def drop(self, sample: Sample) -> None:
-        """A sample was aborted: an open one is closed at the next poll, any other at once."""
-        if sample is not self._open and not sample.closed:
-            self._close(sample)
+    def drop(self, sample: Sample) -> bool:
+        """A sample was aborted; gives whether a later `poll` will release it.
+
+        It does not if nothing of it is in the sink: then its blocks are not read any more.
+        """
+        if sample is self._open or sample.closed:
+            return True
+        sample.closed = True
+        self._partial.pop(sample.row, None)
+        return False
 
     def quarantine(self, entry: QuarantineEntry) -> None:
         """Queues an entry of the quarantine list; it goes out between two samples."""

@@ -137,16 +137,15 @@ class ConnectorWorker:
         self.shipper.complete(sample)
 
     def abort(self, row: int) -> bool:
-        """Drops a sample in whatever state it is.
-
-        Gives whether `poll` will release its row; else nothing of it was ever computed.
-        """
+        """Drops a sample in whatever state it is; gives whether copies from its blocks hold it until a later `poll`."""
         sample = self._samples.get(row)
         if sample is None:
             return False
         sample.aborted = True
-        self.shipper.drop(sample)
-        return True
+        held = self.shipper.drop(sample)
+        if not held:
+            del self._samples[row]
+        return held
 
     def poll(self) -> list[int]:
         """Ships what can be shipped; gives the rows whose blocks nothing reads any more."""

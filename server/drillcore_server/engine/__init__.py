@@ -15,6 +15,7 @@ from drillcore_server.engine.errors import (
     EngineStopped,
     RequestAborted,
     RequestRefused,
+    RequestTooLarge,
     SampleQuarantined,
 )
 from drillcore_server.engine.offline import extract, state_shape
@@ -31,6 +32,7 @@ __all__ = [
     "Request",
     "RequestAborted",
     "RequestRefused",
+    "RequestTooLarge",
     "SampleQuarantined",
     "extract",
     "hidden_block_bytes",

@@ -27,7 +27,7 @@ from drillcore_server.engine.caches import HiddenCache, allocate_kv_cache
 from drillcore_server.engine.capture_plan import CapturePlan
 from drillcore_server.engine.config import EngineConfig
 from drillcore_server.engine.drafter import HiddenStateDrafter
-from drillcore_server.engine.errors import EngineStalled, RequestRefused
+from drillcore_server.engine.errors import EngineStalled, RequestTooLarge
 from drillcore_server.engine.feed import RequestFeed
 from drillcore_server.engine.kv_cache_manager import KVCacheManager, PrefixCounters
 from drillcore_server.engine.model_runner import ModelRunner, StepInFlight
@@ -110,7 +110,8 @@ class Engine:
         """Queues a request.
 
         Raises:
-            RequestRefused: it can never be served, or its id is in use; the message has the numbers.
+            RequestTooLarge: it can never be served; the message has the numbers.
+            RequestRefused: its id is in use, it is empty, or it asks for more generation than there is.
         """
         self.scheduler.add(request)
 
@@ -127,7 +128,10 @@ class Engine:
     def run(self, source: Iterable[Request | QuarantineEntry]) -> None:
         """Serves every request of a lazy source, and passes quarantine entries on. Ends when all is in the sink.
 
-        A request that can never be served is quarantined.
+        A request that is too large is quarantined.
+
+        Raises:
+            RequestRefused: see `add_request`.
         """
         feed = RequestFeed(source, self.config)
         while not feed.is_exhausted or self.has_unfinished:
@@ -191,7 +195,7 @@ class Engine:
     def _add_or_quarantine(self, request: Request) -> None:
         try:
             self.add_request(request)
-        except RequestRefused as refusal:
+        except RequestTooLarge as refusal:
             entry = QuarantineEntry(
                 request.request_id,
                 request.file,

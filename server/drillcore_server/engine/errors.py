@@ -1,11 +1,12 @@
 """Errors of the engine.
 
 EngineError
-├── RequestRefused     a request that can never be served; the message has the numbers
-├── RequestAborted     what awaiting an aborted request raises
-├── SampleQuarantined  what awaiting a request with broken states raises
-├── EngineStalled      requests are left, and nothing can move: a fault of ours
-└── EngineStopped      the engine's thread has ended
+├── RequestRefused         a request that was not queued, such as one whose id is in use
+│   └── RequestTooLarge    it can never be served with this configuration; the message has the numbers
+├── RequestAborted         what awaiting an aborted request raises
+├── SampleQuarantined      what awaiting a request with broken states raises
+├── EngineStalled          requests are left, and nothing can move: a fault of ours
+└── EngineStopped          the engine's thread has ended
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ class EngineError(Exception):
 
 
 class RequestRefused(EngineError):
-    """The request can never be served with this configuration; nothing was queued."""
+    """The request was not queued; the message says why."""
+
+
+class RequestTooLarge(RequestRefused):
+    """The request can never be served with this configuration."""
 
 
 class RequestAborted(EngineError):

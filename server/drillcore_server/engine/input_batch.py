@@ -86,7 +86,7 @@ class InputBatch:
     def _set_table(self, request_id: int, block_ids: tuple[int, ...] | None) -> None:
         """None means that the step brings no new blocks: the table stays as it is."""
         if block_ids is not None:
-            self._tables[request_id] = np.array(block_ids)
+            self._tables[request_id] = np.array(block_ids, dtype=np.int64)
 
     def _slots(
         self, tables: Sequence[NDArray[np.int64]], lens: NDArray[np.int64], positions: NDArray[np.int64]

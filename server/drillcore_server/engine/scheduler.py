@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from drillcore_server.engine.config import EngineConfig
-from drillcore_server.engine.errors import RequestRefused
+from drillcore_server.engine.errors import RequestRefused, RequestTooLarge
 from drillcore_server.engine.kv_cache_manager import Admission, KVCacheManager
 from drillcore_server.engine.request import Request, Sequence, SequenceStatus
 from drillcore_server.engine.scheduler_output import ScheduledRequest, SchedulerOutput
@@ -67,7 +67,8 @@ class Scheduler:
         """Queues a request.
 
         Raises:
-            RequestRefused: it can never be served, or its id is in use; the message has the numbers.
+            RequestTooLarge: it can never be served; the message has the numbers.
+            RequestRefused: its id is in use, it is empty, or it asks for more generation than there is.
         """
         self._check(request)
         sequence = Sequence.of(request)
@@ -132,23 +133,24 @@ class Scheduler:
         self._kv.free(self._live.pop(request_id))
 
     def _check(self, request: Request) -> None:
-        limit, name = self._config.max_model_len, f"request {request.request_id}"
-        blocks, has_blocks = self._kv.blocks_needed(request.num_slots), self._config.num_blocks - 1
+        name, num_slots, limit = f"request {request.request_id}", request.num_slots, self._config.max_model_len
         if request.request_id in self._live:
             raise RequestRefused(f"{name}: its id must not be in use; another request has it")
         if request.num_prompt_tokens < 1:
             raise RequestRefused(f"{name}: the prompt must have at least 1 token; got 0")
         if not 0 <= request.max_tokens <= self._config.max_tokens:
-            raise RequestRefused(f"{name}: max_tokens must be 0 to {self._config.max_tokens}; got {request.max_tokens}")
-        if request.num_slots > limit:
-            raise RequestRefused(
+            allowed = f"max_tokens must be 0 to {self._config.max_tokens}"
+            raise RequestRefused(f"{name}: {allowed}; got {request.max_tokens}")
+        if num_slots > limit:
+            raise RequestTooLarge(
                 f"{name}: prompt and generated tokens but the last must be at most max_model_len = {limit}; got "
-                f"{request.num_slots} ({request.num_prompt_tokens} prompt, max_tokens {request.max_tokens})"
+                f"{num_slots} ({request.num_prompt_tokens} prompt tokens, max_tokens {request.max_tokens})"
             )
-        if blocks > has_blocks:
-            raise RequestRefused(
-                f"{name}: {request.num_slots} tokens need {blocks} blocks of {self._config.block_size} tokens; "
-                f"the caches have {has_blocks}"
+        needed, there_are = self._kv.blocks_needed(num_slots), self._config.num_blocks - 1
+        if needed > there_are:
+            size = self._config.block_size
+            raise RequestTooLarge(
+                f"{name}: must fit into {there_are} blocks of {size} tokens; got {num_slots} tokens, {needed} blocks"
             )
 
     def _assign(self, budget: int) -> Iterator[tuple[Sequence, int]]:
