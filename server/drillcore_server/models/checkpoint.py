@@ -116,6 +116,16 @@ class Checkpoint:
         return cls(folder, tuple(files.values()), tensors)
 
 
+def weight_files(folder: Path) -> tuple[str, ...]:
+    """Names of the weights files by the folder's index, or of the one file of a model without index.
+
+    Raises:
+        ShardError: MODEL_BROKEN for an index that names no files, MODEL_UNAVAILABLE when it cannot be read.
+    """
+    index = folder / INDEX_FILE
+    return tuple(sorted(set(_weight_map(index).values()))) if index.exists() else (SINGLE_FILE,)
+
+
 def _stored(path: Path, key: str, entry: Any, data_start: int, size_bytes: int) -> StoredTensor:
     try:
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]

@@ -105,7 +105,8 @@ class Decoder:
         """The attention of block i with its projections: [T, D] to [T, D]."""
         spec, block = self.spec, self.weights.blocks[i]
         heads = (spec.num_heads, spec.num_kv_heads, spec.num_kv_heads)
-        q, k, v = block.qkv(normed).view(-1, sum(heads), spec.head_dim).split(heads, dim=1)
+        qkv = block.qkv(normed).view(-1, sum(heads), spec.head_dim)
+        q, k, v = torch.split_with_sizes(qkv, heads, dim=1)
         cache = kv[i] if kv is not None and attention.slot_mapping is not None else None
         k_cache, v_cache = cache if cache is not None else (None, None)
         self.ops.rope_kv_write(
