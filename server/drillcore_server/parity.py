@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModel, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
 
 from drillcore.manifest import FINAL_NORM
 from drillcore_server.engine.capture_plan import CapturePlan
@@ -98,6 +99,7 @@ def reference_states(folder: Path, token_ids: list[int]) -> torch.Tensor:
     model = AutoModel.from_pretrained(
         folder, local_files_only=True, dtype=torch.float32, attn_implementation="eager", trust_remote_code=False
     ).eval()
+    disable_progress_bar()
     before_norm: list[torch.Tensor] = []
 
     def keep(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
