@@ -147,7 +147,7 @@ def random_weights(shape: DecoderShape, num_layers: int, device: torch.device, d
     )
     inverse_frequency = 500_000.0 ** -(torch.arange(0, shape.head_dim, 2, device=device) / shape.head_dim)
     angle = torch.arange(4096, device=device)[:, None] * inverse_frequency
-    return Weights(draw(shape.vocab, shape.hidden, mean=0.0) * 50.0, blocks, angle.cos(), angle.sin())
+    return Weights(draw(shape.vocab, shape.hidden), blocks, angle.cos(), angle.sin())
 
 
 def make_step(lengths: list[int], shape: DecoderShape, ops: Ops, device: torch.device) -> Step:

@@ -20,6 +20,7 @@ from composed_forward import document_lengths
 from conditions import Row, conditions, read_clocks
 from kernels_timing import launch_us, median_us
 from torch import Tensor
+from triton.errors import TritonError
 
 from drillcore_kernels import select_ops
 from drillcore_kernels.attention import kernel as attention_kernel
@@ -147,7 +148,7 @@ def tile_rows() -> Iterator[Row]:
                 row: Row = {"kernel": operation.__name__, "heads": name, "tile": vars(config)}
                 try:
                     us = median_us(lambda operation=operation, batch=batch: operation(batch))
-                except RuntimeError as error:
+                except TritonError as error:
                     yield {**row, "error": str(error)[:200]}
                     continue
                 yield {**row, "us": round(us, 1), "tflops_per_s": round(batch.flops / us / 1e6, 1)}
