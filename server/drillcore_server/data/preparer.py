@@ -66,8 +66,8 @@ class RowPreparer:
         """One row; see `prepare_batch`."""
         return self.prepare_batch([row])[0]
 
-    def prepare_batch(self, rows: Sequence[SourceRow]) -> list[PreparedRow | QuarantineEntry]:
-        """The rows as tokens, or why they cannot be extracted, in the same order.
+    def prepare_batch(self, rows: Sequence[SourceRow | QuarantineEntry]) -> list[PreparedRow | QuarantineEntry]:
+        """The rows as tokens, or why they cannot be extracted, in the same order; quarantined rows stay so.
 
         Many rows at once are much faster than one after another: the tokenizer runs on all cores.
 
@@ -77,6 +77,9 @@ class RowPreparer:
         results: dict[int, PreparedRow | QuarantineEntry] = {}
         drafts: list[tuple[int, SourceRow, str | None, Any]] = []
         for index, row in enumerate(rows):
+            if isinstance(row, QuarantineEntry):
+                results[index] = row
+                continue
             row_id = None
             try:
                 row_id = read_id(row.record, self._source.columns.id)
