@@ -31,7 +31,13 @@ def _any_text(max_length: int, min_length: int = 1) -> Any:
     return StringConstraints(strict=True, min_length=min_length, max_length=max_length)
 
 
-def _integer(minimum: int, maximum: int) -> Any:
+def integer(minimum: int, maximum: int) -> Any:
+    """Annotation of an integer field; both bounds are inclusive."""
+    return Field(strict=True, ge=minimum, le=maximum)
+
+
+def number(minimum: float, maximum: float) -> Any:
+    """Annotation of a number field; both bounds are inclusive."""
     return Field(strict=True, ge=minimum, le=maximum)
 
 
@@ -82,22 +88,12 @@ MediumText = Annotated[str, _any_text(1024, min_length=0)]
 LongText = Annotated[str, _any_text(4096, min_length=0)]
 
 Flag = Annotated[bool, Field(strict=True)]
-LayerId = Annotated[int, _integer(0, 4096)]
-TokenCount = Annotated[int, _integer(0, 2**31 - 1)]
-PositiveTokenCount = Annotated[int, _integer(1, 2**31 - 1)]
-RowCount = Annotated[int, _integer(1, 2**40 - 1)]
-Seconds = Annotated[int, _integer(1, 2**31 - 1)]
-ShardCount = Annotated[int, _integer(1, 100_000)]
-UserId = Annotated[int, _integer(1, 2**31 - 1)]
-GroupId = Annotated[int, _integer(0, 2**31 - 1)]
-Seed = Annotated[int, _integer(0, 2**53 - 1)]
-
-
-def integer(minimum: int, maximum: int) -> Any:
-    """Annotation of an integer field with bounds of its own; both are inclusive."""
-    return _integer(minimum, maximum)
-
-
-def number(minimum: float, maximum: float) -> Any:
-    """Annotation of a number field with bounds; both are inclusive."""
-    return Field(strict=True, ge=minimum, le=maximum)
+LayerId = Annotated[int, integer(0, 4096)]
+TokenCount = Annotated[int, integer(0, 2**31 - 1)]
+PositiveTokenCount = Annotated[int, integer(1, 2**31 - 1)]
+RowCount = Annotated[int, integer(1, 2**40 - 1)]
+Seconds = Annotated[int, integer(1, 2**31 - 1)]
+ShardCount = Annotated[int, integer(1, 100_000)]
+UserId = Annotated[int, integer(1, 2**31 - 1)]
+GroupId = Annotated[int, integer(0, 2**31 - 1)]
+Seed = Annotated[int, integer(0, 2**53 - 1)]

@@ -18,7 +18,7 @@ from drillcore_spec.yaml_source import MAX_SOURCE_BYTES, read_document
 
 M = TypeVar("M", bound=SpecModel)
 
-_METADATA_KEY = "[key]"
+_KEY_MARK = "[key]"
 """pydantic's last part of the location of an error in a map's key."""
 
 
@@ -57,7 +57,7 @@ def parse_spec(json_text: str) -> ExtractionJobSpec:
 
 
 def validate_job(data: Any, source: Source) -> ExtractionJob:
-    """The job in plain data.
+    """The job in plain data; a status in it, which only an operator can judge, is left out.
 
     Raises:
         SpecError: it is of another kind or version, or not valid; all problems are listed.
@@ -68,7 +68,7 @@ def validate_job(data: Any, source: Source) -> ExtractionJob:
         if data.get(key) != expected:
             got = shown(data[key]) if key in data else "nothing"
             raise SpecError([source.problem(f"expected {expected}; got {got}", (key,))])
-    return _validate(ExtractionJob, data, source, ())
+    return _validate(ExtractionJob, {key: data[key] for key in data if key != "status"}, source, ())
 
 
 def _validate(model: type[M], data: Any, source: Source, prefix: Location) -> M:
@@ -82,7 +82,7 @@ def _validate(model: type[M], data: Any, source: Source, prefix: Location) -> M:
 
 
 def _problem(model: type[SpecModel], detail: Any, source: Source, prefix: Location) -> Problem:
-    location = tuple(part for part in detail["loc"] if part != _METADATA_KEY)
+    location = tuple(part for part in detail["loc"] if part != _KEY_MARK)
     known = _known_keys(model, location[:-1]) if detail["type"] == "extra_forbidden" else {}
     return source.problem(reword(detail, known), (*prefix, *location))
 

@@ -8,14 +8,13 @@ Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/cust
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from drillcore_spec.base import SpecModel
 from drillcore_spec.fields import inner_model
 from drillcore_spec.forms import WORDS_OF_PATTERN
-from drillcore_spec.rules import Rule
+from drillcore_spec.rules import Rule, cel_string
 
 Schema = dict[str, Any]
 
@@ -72,8 +71,7 @@ def _object(model: type[SpecModel], raw: Schema, defs: Mapping[str, Schema]) -> 
 
 def _value(raw: Schema, inner: type[SpecModel] | None, defs: Mapping[str, Schema]) -> Schema:
     """The schema of a field's value; `inner` is the model of it or of its items."""
-    raw = _without_null(raw)
-    raw = _resolve(raw, defs)
+    raw = _resolve(_without_null(raw), defs)
     if raw.get("type") == "object" and inner is not None:
         return _object(inner, raw, defs) | _own(raw, "description")
     schema = {key: value for key, value in raw.items() if key not in _DROPPED}
@@ -94,15 +92,11 @@ def _map_values(raw: Schema, defs: Mapping[str, Schema]) -> Schema:
     if not patterns:
         return {"additionalProperties": _value(raw["additionalProperties"], None, defs)}
     ((pattern, values),) = patterns.items()
-    quoted = pattern.replace("\\", "\\\\")
-    rule = Rule(
-        cel=f"self.all(key, key.matches('{quoted}'))",
-        holds=lambda mapping: all(re.search(pattern, key) for key in mapping),
-        expected=f"each key to be {WORDS_OF_PATTERN[pattern]}",
-    )
+    rule = f"self.all(key, key.matches({cel_string(pattern)}))"
+    message = f"expected each key to be {WORDS_OF_PATTERN[pattern]}"
     return {
         "additionalProperties": _value(values, None, defs),
-        "x-kubernetes-validations": cel_rules((rule,)),
+        "x-kubernetes-validations": [{"rule": rule, "message": message}],
     }
 
 
@@ -139,6 +133,5 @@ def _ordered(schema: Schema) -> Schema:
     """The keys in the order in which people read them; descriptions on one line."""
     if "description" in schema:
         schema["description"] = " ".join(inspect.cleandoc(schema["description"]).split())
-    return {key: schema[key] for key in _KEY_ORDER if schema.get(key) not in (None, "")} | {
-        key: value for key, value in schema.items() if key not in _KEY_ORDER
-    }
+    known = {key: schema[key] for key in _KEY_ORDER if schema.get(key) not in (None, "")}
+    return known | {key: value for key, value in schema.items() if key not in _KEY_ORDER}

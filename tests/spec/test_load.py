@@ -162,6 +162,12 @@ def test_scalars_are_json_types_only(write_job: Write) -> None:
     assert template.node_selector == {"day": "2030-01-01", "hex": "0x10", "7": "seven"}
 
 
+@pytest.mark.parametrize("number", ["08", "1e3", "1.", ".5", "-0"])
+def test_what_kubectl_reads_as_a_number_is_no_text(number: str, write_job: Write) -> None:
+    (problem,) = problems(write_job(HEAD + SPEC.replace("claimName: states", f"claimName: {number}")))
+    assert problem.startswith(":10: spec.output.claimName: expected text; got")
+
+
 def test_a_wrong_key_of_a_map_is_named(write_job: Write) -> None:
     (problem,) = problems(write_job(HEAD + SPEC + "  podTemplate:\n    labels:\n      a b: c\n"))
     assert problem.startswith(":13: spec.podTemplate.labels.a b: expected a label key")
@@ -190,7 +196,7 @@ def test_python_names_are_no_keys(write_job: Write) -> None:
 def test_what_the_api_server_adds_is_accepted(write_job: Write) -> None:
     data = yaml.safe_load(HEAD + SPEC)
     data["metadata"] |= {"uid": "1", "generation": 2, "managedFields": [{"manager": "kubectl"}], "labels": {"a": "b"}}
-    data["status"] = {"phase": "Running", "observedGeneration": 2}
+    data["status"] = {"phase": "Running", "fieldOfALaterVersion": 2}
     job = load_job(write_job(yaml.safe_dump(data)))
     assert job.metadata.labels == {"a": "b"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -25,6 +25,7 @@ REPORT = {
 }
 
 
+@settings(deadline=None)
 @given(st.sampled_from(Reason), st.text(max_size=6000))
 def test_a_termination_message_is_one_short_line_that_reads_back(reason: Reason, text: str) -> None:
     message = TerminationMessage(code=reason.exit_code, reason=reason, message=text, counts=Counts(rows_in=2**60))

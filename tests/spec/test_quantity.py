@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drillcore_spec import SpecError, quantity_bytes
@@ -36,6 +36,7 @@ def test_what_is_not_a_quantity_is_refused(text: str) -> None:
         quantity_bytes(text)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 2**50 - 1) | st.integers(1, 2**20).map(lambda count: count * 2**30))
 def test_formatting_is_exact(size_bytes: int) -> None:
     assert quantity_bytes(format_bytes(size_bytes)) == size_bytes
