@@ -15,9 +15,6 @@ from torch import Tensor
 from drillcore_kernels.capture import Capture
 from drillcore_kernels.kinds import NormKind
 
-_NAN = tl.constexpr(float("nan"))
-
-
 @triton.jit
 def apply_norm(
     row: tl.tensor,
@@ -55,8 +52,8 @@ def _store_captured(
     tl.store(cache_ptr + target * HIDDEN + offsets, stored, mask=offsets < HIDDEN)
     value = stored.to(tl.float32)
     sum_of_squares = tl.sum(value * value, 0)
-    # A maximum may drop a NaN; a sum of squares keeps it.
-    largest = tl.where(sum_of_squares == sum_of_squares, tl.max(tl.abs(value), 0), _NAN)
+    # A maximum may drop a NaN; a sum of squares keeps it, and only a NaN differs from itself.
+    largest = tl.where(sum_of_squares == sum_of_squares, tl.max(tl.abs(value), 0), sum_of_squares)
     tl.store(stats_ptr + target * 2, tl.sqrt(sum_of_squares))
     tl.store(stats_ptr + target * 2 + 1, largest)
 

@@ -33,7 +33,7 @@ class TileConfig:
     """Of the loop over pages: half of it (rounded up) for the tiles, the rest to fetch block ids ahead."""
 
 
-_HOPPER = {64: TileConfig(4, 3, 5), 128: TileConfig(4, 3, 5), 256: TileConfig(8, 2, 3)}
+_HOPPER = {64: TileConfig(4, 2, 3), 128: TileConfig(4, 3, 5), 256: TileConfig(4, 2, 3)}
 _OTHER = {64: TileConfig(4, 3, 5), 128: TileConfig(4, 2, 3), 256: TileConfig(8, 1, 1)}
 
 
