@@ -15,6 +15,7 @@ from torch import Tensor
 from drillcore_kernels.capture import Capture
 from drillcore_kernels.kinds import NormKind
 
+
 @triton.jit
 def apply_norm(
     row: tl.tensor,
