@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,15 +130,19 @@ def weight_files(folder: Path) -> tuple[str, ...]:
 def _stored(path: Path, key: str, entry: Any, data_start: int, size_bytes: int) -> StoredTensor:
     try:
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-        num_bytes = math.prod(shape) * _ITEM_BITS[dtype] // 8
-        whole = all(type(n) is int and n >= 0 for n in (*shape, begin, end)) and end - begin == num_bytes
+        sizes = (*shape, begin, end)
+        whole = all(type(n) is int and n >= 0 for n in sizes) and (
+            end - begin == math.prod(shape) * _ITEM_BITS[dtype] // 8
+        )
     except (TypeError, ValueError, KeyError):
         whole = False
     if not whole:
-        raise _broken(path, f"`{key}` must have a dtype, a shape and data_offsets that fit them; got {entry}")
+        raise _broken(
+            path, f"`{key[:200]}` must have a dtype, a shape and data_offsets that fit; got {reprlib.repr(entry)}"
+        )
     if data_start + end > size_bytes:
         raise _broken(path, f"`{key}` ends at byte {data_start + end}; the file has {size_bytes} bytes")
-    return StoredTensor(key, path, dtype, shape, data_start + begin, num_bytes)
+    return StoredTensor(key, path, dtype, shape, data_start + begin, end - begin)
 
 
 def _weight_map(path: Path) -> dict[str, str]:

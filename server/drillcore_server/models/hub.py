@@ -1,10 +1,12 @@
 """Models of a hub that speaks Hugging Face's API: the commit of a revision, and only the files that are needed.
 
-huggingface_hub reads HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE from the environment.
+HF_ENDPOINT names another hub than huggingface.co; huggingface_hub itself reads HF_TOKEN, HF_HOME and
+HF_HUB_OFFLINE.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -66,14 +68,21 @@ def download(repo_id: str, revision: str | None, *, cache_dir: Path | None, weig
 def _commit_of(repo_id: str, revision: str | None) -> str:
     if revision is not None and _COMMIT.fullmatch(revision):
         return revision
-    commit: str | None = HfApi().model_info(repo_id, revision=revision, timeout=_TIMEOUT_S).sha
+    commit: str | None = HfApi(endpoint=_endpoint()).model_info(repo_id, revision=revision, timeout=_TIMEOUT_S).sha
     if commit is None:
         raise ShardError(Reason.MODEL_UNAVAILABLE, f"the hub must give a commit for hf://{repo_id}; it gave none")
     return commit
 
 
+def _endpoint() -> str | None:
+    return os.environ.get("HF_ENDPOINT") or None
+
+
 def _snapshot(repo_id: str, commit: str, names: tuple[str, ...], cache_dir: Path | None) -> Path:
-    return Path(snapshot_download(repo_id, revision=commit, allow_patterns=list(names), cache_dir=cache_dir))
+    path = snapshot_download(
+        repo_id, revision=commit, allow_patterns=list(names), cache_dir=cache_dir, endpoint=_endpoint()
+    )
+    return Path(path)
 
 
 def _explain(repo_id: str, revision: str | None, error: Exception) -> str:

@@ -96,7 +96,7 @@ class ModelSpec:
             )
         _refuse_unbuilt(config)
         full = _with_defaults(model_type, config)
-        head_dim = getattr(full, "head_dim", None) or full.hidden_size // full.num_attention_heads
+        head_dim = _head_dim(full)
         return cls(
             model_type=model_type,
             num_layers=full.num_hidden_layers,
@@ -159,3 +159,10 @@ def _with_defaults(model_type: str, config: Mapping[str, Any]) -> Any:
             f"config.json: `dtype` must be float32, float16 or bfloat16; got {full.dtype}",
         )
     return full
+
+
+def _head_dim(full: Any) -> int:
+    head_dim: int = getattr(full, "head_dim", None) or full.hidden_size // full.num_attention_heads
+    if head_dim < 2 or head_dim % 2:
+        raise ShardError(Reason.MODEL_BROKEN, f"config.json: `head_dim` must be even and > 0; got {head_dim}")
+    return head_dim
