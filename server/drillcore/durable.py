@@ -76,7 +76,10 @@ def make_folder(folder: Path) -> None:
         return
     make_folder(folder.parent)
     with writing(folder):
-        folder.mkdir(exist_ok=True)
+        try:
+            folder.mkdir(exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, "a file of this name exists") from None
     sync_folder(folder.parent)
 
 

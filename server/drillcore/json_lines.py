@@ -46,8 +46,16 @@ class JsonLinesWriter:
         self._size_bytes += len(line)
 
     def sync(self) -> None:
-        """Bring all lines to the disk."""
+        """Bring all lines to the disk.
+
+        Raises:
+            WriteError: when the volume refuses; the file then takes no more.
+        """
+        if self._failed:
+            raise OutputIOError(self.path, "an earlier line could not be written")
+        self._failed = True
         sync(self._fd, self.path)
+        self._failed = False
 
     @property
     def info(self) -> FileInfo:

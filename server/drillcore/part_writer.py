@@ -124,8 +124,11 @@ class PartWriter:
             self.abandon()
             return None
         size_bytes, checksum = self._write_rest()
-        sync(self._fd, self._temporary)
-        self._release()
+        try:
+            sync(self._fd, self._temporary)
+        finally:
+            # After a failed fsync the kernel may have dropped pages, and a second one would succeed: never try again.
+            self._release()
         rename(self._temporary, self.path)
         return self._info(size_bytes, checksum)
 

@@ -187,3 +187,9 @@ def make(tmp_path: Path) -> Callable[..., Maker]:
         return Maker(tmp_path / "out", replace(BASE, **changes))  # type: ignore[arg-type]
 
     return build
+
+
+@pytest.fixture(scope="session")
+def session_maker(tmp_path_factory: pytest.TempPathFactory) -> Maker:
+    """For property tests, whose examples share their fixtures: makes rows; its folder is not used by others."""
+    return Maker(tmp_path_factory.mktemp("session") / "out")
