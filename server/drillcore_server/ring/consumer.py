@@ -116,6 +116,10 @@ class RingConsumer:
         """The sealed cursor of a server that is dead: what it sealed without telling is there too."""
         return self._header[Word.SEALED]
 
+    def ended_in_header(self) -> bool:
+        """Whether a server that is dead had published END."""
+        return bool(self._header[Word.ENDED])
+
     def set_state(self, state: SidecarState, exit_code: int = 0) -> None:
         """Shows how far this attempt is, and the exit code of the reason when it failed."""
         self._header[Word.SIDECAR_ERROR] = exit_code

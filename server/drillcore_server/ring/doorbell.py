@@ -20,6 +20,7 @@ import json
 import selectors
 import socket
 import struct
+import time
 from collections import deque
 from dataclasses import asdict, dataclass
 from typing import Final, TypeAlias
@@ -191,6 +192,15 @@ class Doorbell:
         with selectors.PollSelector() as selector:
             selector.register(self._socket, events)
             selector.select(timeout_s)
+
+    def flush_within(self, timeout_s: float) -> None:
+        """Blocks until everything is sent, the other side is gone, or the time is over."""
+        deadline = time.monotonic() + timeout_s
+        with selectors.PollSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_WRITE)
+            while self._outbox and (rest_s := deadline - time.monotonic()) > 0:
+                selector.select(rest_s)
+                self.flush()
 
     def close(self) -> None:
         """Hangs up."""

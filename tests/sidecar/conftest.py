@@ -1,0 +1,176 @@
+"""Both processes of a shard on a temporary folder: the real sidecar, and a server without a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import drillcore
+from drillcore.dtypes import StoreDType
+from drillcore.journal import read_journal
+from drillcore.layout import Layout, attempt_of, is_journal
+from drillcore.manifest import Manifest, ModelIdentity
+
+PROCESSES = Path(__file__).parent / "processes"
+TIMEOUT_S = 60
+
+
+def make_manifest(**changes: object) -> Manifest:
+    fields = {
+        "engine_version": "0.1.0",
+        "model": ModelIdentity("file:///models/tiny", None, "c" * 64, "d" * 64, "e" * 64),
+        "dataset": {"uri": "file:///data.jsonl", "files": [{"path": "data.jsonl", "bytes": 1}], "maxSamples": None},
+        "layers": (0, 1),
+        "final_norm": False,
+        "hidden_size": 16,
+        "positions": "All",
+        "dtype": StoreDType.F32,
+        "store_dtype": StoreDType.F32,
+        "generation": None,
+        "max_model_len": 1 << 20,
+        "shard_count": 1,
+        "special_token_ids": (),
+    }
+    return Manifest(**(fields | changes))
+
+
+@dataclass
+class Shard:
+    """Starts processes for one shard and reads what they left."""
+
+    ring_dir: Path
+    output: Path
+    settings: dict
+    processes: list[subprocess.Popen] = field(default_factory=list)
+
+    def server(self, **changes: object) -> subprocess.Popen:
+        arguments = [str(PROCESSES / "server.py"), str(self.ring_dir), json.dumps(self.settings | changes)]
+        return self._start(arguments, subprocess.DEVNULL)
+
+    def sidecar(self, crash_at: int | None = None, environment: dict[str, str] | None = None) -> subprocess.Popen:
+        arguments = ["-m", "drillcore_server.sidecar"]
+        if crash_at is not None:
+            arguments = [str(PROCESSES / "crashing_sidecar.py"), str(crash_at), str(self.trace_path)]
+        arguments += ["--ring-dir", str(self.ring_dir), "--output", str(self.output), "--shard", "0"]
+        return self._start(arguments, None, environment)
+
+    def run(self, **changes: object) -> int:
+        """Runs a server with a sidecar that is restarted whenever it dies; the server's exit code."""
+        server = self.server(**changes)
+        while server.poll() is None:
+            sidecar = self.sidecar()
+            while server.poll() is None and sidecar.poll() is None:
+                wait_for_one_of(server, sidecar)
+        sidecar.wait(TIMEOUT_S)
+        return server.returncode
+
+    def failure(self) -> str:
+        return (self.ring_dir / "failure.txt").read_text()
+
+    @property
+    def trace_path(self) -> Path:
+        return self.ring_dir / "trace.txt"
+
+    def sent(self) -> list[tuple[str, list[int]]]:
+        """Attempt and rows of every sidecar that a server reported, in order."""
+        path = self.ring_dir / "sent.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [(line["attempt"], line["rows"]) for line in lines]
+
+    def journaled(self) -> dict[str, set[int]]:
+        """Rows that each attempt's journal holds."""
+        shard = Layout(self.output).shard(0)
+        return {
+            attempt_of(path.name): {
+                row for part in read_journal(path)[0] for first, last in part.rows for row in range(first, last + 1)
+            }
+            for path in shard.files(is_journal)
+        }
+
+    def check_no_row_ran_twice(self) -> None:
+        """No row that an attempt had journaled was sent to a later one."""
+        journaled, committed = self.journaled(), set()
+        for attempt, rows in self.sent():
+            assert not committed & set(rows), f"attempt {attempt} got rows that were committed"
+            committed |= journaled.get(attempt, set())
+
+    def check_output(self) -> drillcore.Output:
+        """Every row is there once, with the bytes that the server made; checksums are right; nothing is half-written."""
+        report = drillcore.verify(self.output)
+        assert report.ok, report.problems
+        assert report.shards_committed == 1
+        assert Layout(self.output).complete.exists()
+        output = drillcore.open(self.output)
+        every, rows_in = self.settings.get("quarantine_every", 0), self.settings["rows_in"]
+        quarantined = {row for row in range(rows_in) if every and row % every == 0}
+        assert {entry.row for entry in output.quarantined()} == quarantined
+        assert output.rows.tolist() == [row for row in range(rows_in) if row not in quarantined]
+        for sample in output:
+            assert sample.id == f"row-{sample.row}"
+            expected = sample.row * 1000.0 + np.arange(len(sample.token_ids)) + 1.0
+            np.testing.assert_array_equal(
+                sample.hidden_states, np.broadcast_to(expected[:, None, None], (len(expected), 2, 16))
+            )
+        return output
+
+    def _start(
+        self, arguments: list[str], stdout: int | None, environment: dict[str, str] | None = None
+    ) -> subprocess.Popen:
+        process = subprocess.Popen(
+            [sys.executable, *arguments], stdout=stdout, env=os.environ | (environment or {}), start_new_session=True
+        )
+        self.processes.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def wait_for_one_of(*processes: subprocess.Popen) -> None:
+    """Blocks until one of the processes has ended."""
+    import selectors
+
+    with selectors.DefaultSelector() as selector:
+        descriptors = [os.pidfd_open(process.pid) for process in processes]
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        selector.select(TIMEOUT_S)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+@pytest.fixture
+def make_shard(tmp_path: Path) -> Iterator[Callable[..., Shard]]:
+    """`make_shard(rows_in=..., output=...)`: a shard whose processes end with the test."""
+    shards: list[Shard] = []
+
+    def make(output: Path | None = None, manifest: Manifest | None = None, **settings: object) -> Shard:
+        ring_dir = tmp_path / f"ring-{len(shards)}"
+        ring_dir.mkdir()
+        defaults = {"rows_in": 20, "ring_bytes": 1 << 20, "min_tokens": 1, "max_tokens": 40}
+        manifest_json = (manifest or make_manifest()).to_json()
+        shard = Shard(ring_dir, output or tmp_path / "output", {"manifest": manifest_json} | defaults | settings)
+        shards.append(shard)
+        return shard
+
+    yield make
+    for shard in shards:
+        shard.close()
+
+
+@pytest.fixture
+def shard(make_shard: Callable[..., Shard]) -> Shard:
+    """20 rows of 1 to 40 tokens over a ring of 1 MiB."""
+    return make_shard()
