@@ -14,11 +14,11 @@ from drillcore_server.engine.kv_cache_manager import Admission, KVCacheManager
 from drillcore_server.engine.request import Sequence
 
 BLOCK_SIZE = 4
-NUM_BLOCKS = 12
+NUM_BLOCKS = 8
 
 
 class PoolMachine(RuleBasedStateMachine):
-    """Requests over a tiny alphabet, so that prefixes collide all the time, in a pool of 11 blocks.
+    """Requests over a tiny alphabet, so that prefixes collide all the time, in a pool of 7 blocks.
 
     The model: what each block holds. A block is written when a step computes it, and a prefix hit must find in it
     exactly the tokens of the hitting prompt from the first token on.
@@ -32,7 +32,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.live: list[Sequence] = []
         self.next_id = 0
 
-    @rule(prompt=st.lists(st.integers(0, 1), min_size=1, max_size=24), max_tokens=st.integers(0, 5))
+    @rule(prompt=st.lists(st.integers(0, 1), min_size=1, max_size=20), max_tokens=st.integers(0, 5))
     def admit(self, prompt, max_tokens):
         sequence = Sequence.of(Request(self.next_id, np.array(prompt), max_tokens=max_tokens))
         self.next_id += 1
@@ -53,13 +53,23 @@ class PoolMachine(RuleBasedStateMachine):
         sequence = data.draw(st.sampled_from(self.live))
         if sequence.num_new_tokens == 0:
             return
-        count = data.draw(st.integers(1, sequence.num_new_tokens))
+        self.compute_tokens(sequence, data.draw(st.integers(1, sequence.num_new_tokens)))
+
+    def compute_tokens(self, sequence: Sequence, count: int) -> None:
         first, held = sequence.num_computed_tokens, list(sequence.block_ids)
         grew = self.manager.grow(sequence, count)
         assert grew == (sequence.block_ids != held)
         sequence.num_computed_tokens += count
         self.write(sequence, first, first + count)
         self.manager.publish_prefix(sequence)
+
+    @precondition(lambda self: self.live)
+    @rule()
+    def finish_the_oldest(self):
+        sequence = self.live[0]
+        if sequence.num_new_tokens:
+            self.compute_tokens(sequence, sequence.num_new_tokens)
+        self.free(sequence)
 
     def write(self, sequence: Sequence, first: int, end: int) -> None:
         shared = {block for other in self.live if other is not sequence for block in other.block_ids}
