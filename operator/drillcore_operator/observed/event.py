@@ -17,7 +17,7 @@ class ClusterEvent:
     object_name: str
     reason: str
     message: str
-    time: datetime | None
+    time: datetime
     """When it was last seen."""
 
     @classmethod
@@ -25,16 +25,17 @@ class ClusterEvent:
         """Reads an event; the old and the new API leave its time in different fields."""
         about = event["involvedObject"]
         series = event.get("series") or {}
-        time = (
+        time = parse_time(
             event.get("lastTimestamp")
             or series.get("lastObservedTime")
             or event.get("eventTime")
-            or event["metadata"].get("creationTimestamp")
+            or event["metadata"]["creationTimestamp"]
         )
+        assert time is not None
         return cls(
             object_kind=about.get("kind", ""),
             object_name=about.get("name", ""),
             reason=event.get("reason") or "",
             message=event.get("message") or "",
-            time=parse_time(time),
+            time=time,
         )

@@ -1,0 +1,54 @@
+"""What can go wrong between the operator and its surroundings.
+
+OperatorError
+├── SettingsError     the process was started with settings that it cannot use
+└── ClusterError      an API call that did not succeed
+    ├── NotFound      404
+    ├── Conflict      409: somebody else was faster; read again
+    ├── Refused       400, 403, 422: the same request will be refused again
+    ├── Throttled     429: try again after `retry_after_s`
+    └── Unavailable   no answer, 5xx, or 401 while credentials rotate: try again later
+"""
+
+from __future__ import annotations
+
+
+class OperatorError(Exception):
+    """Base of everything that this package raises."""
+
+
+class SettingsError(OperatorError):
+    """Settings that the operator cannot start with; the message names the variable and what it may be."""
+
+
+class ClusterError(OperatorError):
+    """An API call that did not succeed; the class says what to do about it."""
+
+
+class NotFound(ClusterError):
+    """There is no such object."""
+
+
+class Conflict(ClusterError):
+    """The object is there already, or is another one than expected."""
+
+
+class Refused(ClusterError):
+    """The API server will not do it."""
+
+    def __init__(self, message: str, *, is_invalid: bool) -> None:
+        super().__init__(message)
+        self.is_invalid = is_invalid
+        """The object is malformed (400, 422), as opposed to not allowed (403)."""
+
+
+class Throttled(ClusterError):
+    """The API server asks for a pause."""
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class Unavailable(ClusterError):
+    """The API server did not answer, or answered that it cannot now."""

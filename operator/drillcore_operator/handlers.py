@@ -1,0 +1,61 @@
+"""The wiring to kopf: its watches put keys into the queue, and nothing else.
+
+kopf keeps watches alive, logs in again and leaves in good order. Its change handlers, timers and daemons
+are not used: they put finalizers and annotations on user objects, and retry for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kopf
+
+from drillcore_operator.keys import JobKey
+from drillcore_operator.work_queue import WorkQueue
+from drillcore_spec import names
+
+WATCH_SERVER_TIMEOUT_S = 240
+"""A watch is renewed after this time, so that one that was cut silently is noticed."""
+WATCH_CLIENT_TIMEOUT_S = 300
+REQUEST_TIMEOUT_S = 30
+CONNECT_TIMEOUT_S = 5
+ERROR_BACKOFFS_S = (1, 2, 3, 5, 8, 10)
+_OURS = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+
+
+def build_registry(queue: WorkQueue[JobKey]) -> kopf.OperatorRegistry:
+    """Handlers for our resource and for the Jobs that we made.
+
+    They are coroutines, because kopf runs others in threads and the queue belongs to the event loop.
+    """
+    registry = kopf.OperatorRegistry()
+
+    async def on_resource(namespace: str, name: str, **_: Any) -> None:
+        queue.add(JobKey(namespace, name))
+
+    async def on_job(namespace: str, labels: dict[str, str], **_: Any) -> None:
+        queue.add(JobKey(namespace, labels[names.LABEL_JOB]))
+
+    async def login(**kwargs: Any) -> Any:
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+    kopf.on.event(names.API_GROUP, names.API_VERSION_NAME, names.PLURAL, registry=registry)(on_resource)
+    kopf.on.event("batch", "v1", "jobs", labels={names.LABEL_JOB: kopf.PRESENT}, registry=registry)(on_job)
+    kopf.on.login(registry=registry)(login)
+    return registry
+
+
+def build_settings() -> kopf.OperatorSettings:
+    """Kopf without what we do not use: events of its own, scanning of the cluster, peering."""
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.peering.standalone = True
+    settings.watching.server_timeout = WATCH_SERVER_TIMEOUT_S
+    settings.watching.client_timeout = WATCH_CLIENT_TIMEOUT_S
+    settings.watching.connect_timeout = CONNECT_TIMEOUT_S
+    settings.watching.label_selectors["batch", "jobs"] = _OURS
+    settings.networking.request_timeout = REQUEST_TIMEOUT_S
+    settings.networking.connect_timeout = CONNECT_TIMEOUT_S
+    settings.networking.error_backoffs = ERROR_BACKOFFS_S
+    return settings

@@ -1,0 +1,36 @@
+"""Whether the job is suspended, by its user or by its queue (condition Suspended)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from drillcore_operator.observed import ChildJob, Pod
+from drillcore_operator.plan.aspects import Aspect, false, true
+from drillcore_spec.job import ExtractionJobSpec
+from drillcore_spec.status import ConditionReason
+
+
+def suspended(spec: ExtractionJobSpec, child: ChildJob | None, pods: Sequence[Pod]) -> Aspect:
+    """True only when no pod is left: until then a GPU may still be in use."""
+    if child is None:
+        return true(ConditionReason.SUSPENDED, "suspended by spec.suspend") if spec.suspend else _running()
+    if not child.suspended:
+        return _suspending(pods) if spec.suspend and not spec.queue else _running()
+    left = [pod for pod in pods if not pod.is_over]
+    if left or child.active or child.terminating:
+        return _suspending(left)
+    if spec.suspend:
+        return true(ConditionReason.SUSPENDED, "suspended by spec.suspend; committed rows are kept")
+    if spec.queue is not None:
+        return true(ConditionReason.QUEUED, f"waits for room in the Kueue queue {spec.queue.name}")
+    return _running()
+
+
+def _running() -> Aspect:
+    return false(ConditionReason.NOT_SUSPENDED, "the job may run")
+
+
+def _suspending(pods: Sequence[Pod]) -> Aspect:
+    named = [f"{pod.name} on node {pod.node or '(none)'}" for pod in pods if not pod.is_over]
+    message = "waits for pods to end" + (f": {', '.join(named[:3])}" if named else "")
+    return false(ConditionReason.SUSPENDING, message)
