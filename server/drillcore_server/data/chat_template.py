@@ -148,13 +148,16 @@ class _TurnFinder:
         """
         asked = self._messages[index - 1]["content"].strip()
         said = self._messages[index]["content"].rpartition("</think>")[2].strip()
+        if not asked or asked not in prompt or not said or said not in through:
+            raise self._lost(index)
         lead = prompt[prompt.rfind(asked) :]
-        whole, ending = through[start:], through[through.rfind(said) + len(said) :]
-        for turn in (whole, said + ending):
-            found = self._text.find(lead + turn, after)
-            if found >= 0:
-                return found + len(lead), found + len(lead) + len(turn)
-        raise self._lost(index)
+        as_it_was, ending = through[start:], through[through.rfind(said) + len(said) :]
+        # The turns before this one are found, so that the first place that fits is the right one.
+        places = [(self._text.find(lead + turn, after), turn) for turn in (as_it_was, said + ending)]
+        found, turn = min(((place, turn) for place, turn in places if place >= 0), default=(-1, ""))
+        if found < 0:
+            raise self._lost(index)
+        return found + len(lead), found + len(lead) + len(turn)
 
     def _lost(self, index: int) -> RowFault:
         return RowFault(

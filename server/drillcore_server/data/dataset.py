@@ -59,9 +59,10 @@ class Dataset:
         first = 0
         for file in self.row_files:
             part = range(max(rows.start, first), min(rows.stop, first + file.num_rows))
-            wanted = wanted_ranges(part, skipped)
-            for file_row in file.read(range(r.start - first, r.stop - first) for r in wanted):
-                yield _source_row(file.name, first, file_row)
+            if part:
+                wanted = (range(r.start - first, r.stop - first) for r in wanted_ranges(part, skipped))
+                for file_row in file.read(wanted):
+                    yield _source_row(file.name, first, file_row)
             first += file.num_rows
 
 

@@ -78,7 +78,7 @@ class JsonlFile:
                         Reason.SHARD_UNREADABLE, f"{self.found.path} changed while the job ran: start a new job"
                     )
                 cursor = _Cursor(file, self.index)
-                for rows in ranges:
+                for rows in filter(len, ranges):
                     cursor.seek(rows.start)
                     for _ in rows:
                         yield cursor.read_row()

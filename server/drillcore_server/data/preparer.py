@@ -101,11 +101,14 @@ class RowPreparer:
         if self._mask_kind is LossMaskKind.COLUMN:
             mask = read_loss_mask(row.record, self._source.columns.loss_mask or "", len(token_ids))
         _check_vocabulary(token_ids, self.tokenizer.vocab_size)
-        kept = self._kept_tokens(row, len(token_ids))
-        mask = None if mask is None else mask[:kept]
+        num_tokens = len(token_ids)
+        kept = self._kept_tokens(row, num_tokens)
+        if kept < num_tokens:
+            # A copy: a view would keep the whole row alive as long as its head.
+            token_ids, mask = token_ids[:kept].copy(), None if mask is None else mask[:kept].copy()
         if self._needs_selection and (mask is None or not mask.any()):
             raise RowFault(QuarantineReason.NOTHING_SELECTED, f"no token of the row's {kept} is supervised")
-        return PreparedRow(row.row, row.file, row.line, row_id, token_ids[:kept], mask, len(token_ids))
+        return PreparedRow(row.row, row.file, row.line, row_id, token_ids, mask, num_tokens)
 
     def _kept_tokens(self, row: SourceRow, num_tokens: int) -> int:
         """How many tokens from the head of a row the model gets."""

@@ -1,0 +1,48 @@
+"""The child of ProcessFeed: one task from stdin, its batches to stdout, then None or what failed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import traceback
+from typing import IO
+
+from drillcore_server.data.feed import RowFeed, prepared_batches
+from drillcore_server.data.feed_process import FeedFailure, FeedTask
+from drillcore_server.errors import ShardError
+from drillcore_spec.reasons import Reason
+
+
+def main() -> None:
+    """Serve the task; ends quietly when nobody reads any more."""
+    # Whatever a library prints goes to stderr: the pipe carries batches alone.
+    pipe = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    try:
+        _serve(pickle.load(sys.stdin.buffer), pipe)
+        pipe.flush()
+    except BrokenPipeError:
+        os._exit(0)
+
+
+def _serve(task: FeedTask, pipe: IO[bytes]) -> None:
+    try:
+        batches = prepared_batches(task.dataset, task.make_preparer(), task.rows, task.skip)
+        with RowFeed(batches) as feed:
+            for batch in feed:
+                pickle.dump(batch, pipe, protocol=pickle.HIGHEST_PROTOCOL)
+                pipe.flush()
+    except ShardError as error:
+        pickle.dump(FeedFailure(error.reason, error.message), pipe)
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - raised again in the process that reads
+        traceback.print_exc()
+        pickle.dump(FeedFailure(Reason.INTERNAL, f"preparing rows failed: {error!r}"), pipe)
+    else:
+        pickle.dump(None, pipe)
+
+
+if __name__ == "__main__":
+    main()
