@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from conditions import Row, conditions, read_clocks
+from conditions import ClockReading, Row, conditions
 from torch import Tensor
 
 from drillcore_kernels import Ops, select_ops
@@ -229,22 +229,25 @@ def _in_float32(weights: Weights) -> Weights:
     return Weights(weights.embedding.float(), tuple(blocks), weights.cos, weights.sin)
 
 
-def time_pieces(ops: Ops, shape: DecoderShape, weights: Weights, step: Step) -> dict[str, float]:
-    """Give the microseconds of each operation, summed over the blocks of one step, between CUDA events."""
+def time_pieces(ops: Ops, shape: DecoderShape, weights: Weights, steps: list[Step]) -> dict[str, float]:
+    """Give the microseconds of each operation in a step, over all blocks, as the mean of eight of the steps."""
     names: list[str] = []
-    events = [torch.cuda.Event(enable_timing=True)]
-    events[0].record()
+    events: list[torch.cuda.Event] = []
 
     def lap(name: str) -> None:
         names.append(name)
         events.append(torch.cuda.Event(enable_timing=True))
         events[-1].record()
 
-    forward(ops, shape, weights, step, lap)
+    sample = steps[:: max(1, len(steps) // 8)]
+    for step in sample:
+        lap("start")
+        forward(ops, shape, weights, step, lap)
     torch.cuda.synchronize()
-    totals: dict[str, float] = {}
-    for i, name in enumerate(names):
-        totals[name] = totals.get(name, 0.0) + 1e3 * events[i].elapsed_time(events[i + 1])
+    totals = dict.fromkeys(names, 0.0)
+    for name, before, after in zip(names[1:], events, events[1:], strict=False):
+        totals[name] += 1e3 * before.elapsed_time(after) / len(sample)
+    del totals["start"]
     return {name: round(total, 1) for name, total in totals.items()}
 
 
@@ -264,8 +267,8 @@ def measure(name: str, num_sets: int, device: torch.device, dtype: torch.dtype) 
     start = time.perf_counter()
     for step in steps:
         forward(ops, shape, weights, step, no_lap)
-    clocks = read_clocks(device)
     issued_s = time.perf_counter() - start
+    clocks = ClockReading(device)
     _synchronize(device)
     seconds = time.perf_counter() - start
     num_tokens = sum(len(step.token_ids) for step in steps)
@@ -283,8 +286,8 @@ def measure(name: str, num_sets: int, device: torch.device, dtype: torch.dtype) 
         "parity_cosine": round(cosine, 6),
         "dtype": str(dtype),
         "ops": ops.name,
-        "pieces_us": time_pieces(ops, shape, weights, steps[0]) if device.type == "cuda" else {},
-        **conditions(device, clocks),
+        "pieces_us": time_pieces(ops, shape, weights, steps) if device.type == "cuda" else {},
+        **conditions(device, clocks.result()),
     }
 
 

@@ -15,7 +15,7 @@ _PACKAGES = ("torch", "triton", "transformers", "vllm")
 
 
 def conditions(device: torch.device, clocks: str) -> Row:
-    """Give device, versions, commit and command; `clocks` is what `read_clocks` gave under load."""
+    """Give device, versions, commit and command; `clocks` is a `ClockReading` under load."""
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor(),
         "clocks": clocks,
@@ -25,16 +25,21 @@ def conditions(device: torch.device, clocks: str) -> Row:
     }
 
 
-def read_clocks(device: torch.device) -> str:
-    """Give the GPU's clock and power at this moment, which means something only under load."""
-    if device.type != "cuda":
-        return f"{torch.get_num_threads()} threads"
-    query = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu"
-    command = ["nvidia-smi", "-i", str(device.index or 0), query, "--format=csv,noheader"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError) as error:
-        return f"unknown: {error}"
+class ClockReading:
+    """Reads the GPU's clock and power in a process of its own: start it under load, take the result later."""
+
+    def __init__(self, device: torch.device) -> None:
+        query = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu"
+        command = ["nvidia-smi", "-i", str(device.index or 0), query, "--format=csv,noheader"]
+        on_gpu = device.type == "cuda"
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True) if on_gpu else None
+
+    def result(self) -> str:
+        """Give the reading, or the number of CPU threads where there is no GPU."""
+        if self._process is None:
+            return f"{torch.get_num_threads()} CPU threads"
+        output, _ = self._process.communicate()
+        return output.strip() or "unknown"
 
 
 def _versions() -> dict[str, str]:

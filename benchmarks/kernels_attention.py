@@ -17,13 +17,13 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from composed_forward import document_lengths
-from conditions import Row, conditions, read_clocks
+from conditions import ClockReading, Row, conditions
 from kernels_timing import launch_us, median_us
 from torch import Tensor
 from triton.errors import TritonError
 
 from drillcore_kernels import select_ops
-from drillcore_kernels.attention import kernel as attention_kernel
+from drillcore_kernels.attention import launch
 from drillcore_kernels.attention.tiles import TileConfig
 
 T, BLOCK_SIZE = 16384, 64
@@ -143,7 +143,7 @@ def tile_rows() -> Iterator[Row]:
     for name, heads in HEADS.items():
         batch = make_batch(ordinary_lengths(), heads)
         for config in CONFIGS[heads[2]]:
-            attention_kernel.tile_config = lambda head_dim, device, config=config: config
+            launch.tile_config = lambda head_dim, device, config=config: config
             for operation in (prefill, extend):
                 row: Row = {"kernel": operation.__name__, "heads": name, "tile": vars(config)}
                 try:
@@ -163,7 +163,7 @@ def main() -> None:
     rows: list[Row] = []
     for row in tile_rows() if options.tiles else (*prefill_rows(), *decode_rows()):
         print(json.dumps(row), flush=True)
-        rows.append({**row, **conditions(DEVICE, read_clocks(DEVICE))})
+        rows.append({**row, **conditions(DEVICE, ClockReading(DEVICE).result())})
     if options.out:
         options.out.write_text(json.dumps(rows, indent=1) + "\n")
 

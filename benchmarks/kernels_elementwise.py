@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from conditions import Row, conditions, read_clocks
+from conditions import ClockReading, Row, conditions
 from kernels_timing import launch_us, median_us
 
 from drillcore_kernels import Capture, select_ops
@@ -106,7 +106,7 @@ def main() -> None:
         if case.peer is not None:
             row["torch_us"] = round(median_us(case.peer), 1)
         print(json.dumps(row), flush=True)
-        rows.append({**row, "tokens": T, **conditions(DEVICE, read_clocks(DEVICE))})
+        rows.append({**row, "tokens": T, **conditions(DEVICE, ClockReading(DEVICE).result())})
     if options.out:
         options.out.write_text(json.dumps(rows, indent=1) + "\n")
 

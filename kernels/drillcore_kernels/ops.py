@@ -124,7 +124,7 @@ class VarlenPrefill(Protocol):
             v: See q.
             cu_seqlens: [B + 1] int32, sequence b is rows cu_seqlens[b] to cu_seqlens[b + 1].
             max_seqlen: At least the longest sequence's length.
-            scale: Of the scores.
+            scale: Of the scores; positive.
             window: A query at position i sees keys j with i - window < j <= i; None for all j <= i.
             softcap: Scores become softcap * tanh(score / softcap); None for none.
             sinks: [Hq] scores of a key without a value, which each softmax includes; None for none.

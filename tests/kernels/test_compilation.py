@@ -9,7 +9,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from drillcore_kernels.add_rms_norm.kernel import _add_rms_norm_kernel
-from drillcore_kernels.attention.kernel import _attention_kernel
+from drillcore_kernels.attention.kernel import attention_kernel
 from drillcore_kernels.gather_rows.kernel import _gather_rows_kernel
 from drillcore_kernels.mean_rows.kernel import _mean_rows_kernel
 from drillcore_kernels.paged_decode.kernel import _combine_kernel, _split_kernel
@@ -62,7 +62,7 @@ def attention_constants(head_dim, padded_dim, **options):
 @pytest.mark.parametrize(("head_dim", "padded", "warps", "stages"), [(80, 128, 4, 3), (256, 256, 8, 2)])
 def test_prefill_on_hopper_feeds_the_matrix_units_from_the_copy_engine(ptx_of, head_dim, padded, warps, stages):
     types, constants = attention_types(padded, paged=False), attention_constants(head_dim, padded)
-    ptx = ptx_of(_attention_kernel, HOPPER, types, constants, warps, stages)
+    ptx = ptx_of(attention_kernel, HOPPER, types, constants, warps, stages)
     assert "wgmma.mma_async" in ptx
     assert "cp.async.bulk.tensor.3d" in ptx
 
@@ -70,12 +70,12 @@ def test_prefill_on_hopper_feeds_the_matrix_units_from_the_copy_engine(ptx_of, h
 def test_extend_with_every_option_on_hopper(ptx_of):
     types = attention_types(128, paged=True, sinks=True)
     constants = attention_constants(128, 128, WINDOW=1024, SOFTCAP=50.0)
-    assert "cp.async.bulk.tensor.3d" in ptx_of(_attention_kernel, HOPPER, types, constants, 4, 5)
+    assert "cp.async.bulk.tensor.3d" in ptx_of(attention_kernel, HOPPER, types, constants, 4, 5)
 
 
 def test_prefill_on_ampere_needs_no_copy_engine(ptx_of):
     types, constants = attention_types(128, paged=False), attention_constants(128, 128)
-    ptx = ptx_of(_attention_kernel, AMPERE, types, constants, 4, 2)
+    ptx = ptx_of(attention_kernel, AMPERE, types, constants, 4, 2)
     assert "cp.async.bulk" not in ptx
 
 

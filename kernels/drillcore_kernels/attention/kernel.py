@@ -11,26 +11,9 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from torch import Tensor
-from triton.tools.tensor_descriptor import TensorDescriptor
-
-from drillcore_kernels.attention.tiles import KEY_TILE, QUERY_TILE, tile_config
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
 _MINUS_INFINITY = tl.constexpr(float("-inf"))
-
-
-@triton.jit
-def scaled_scores(q: tl.tensor, k: tl.tensor, scale: tl.tensor, SOFTCAP: tl.constexpr) -> tl.tensor:
-    """Give the scores in base 2 of queries [M, D] and keys [N, D]."""
-    scores = tl.dot(q, tl.trans(k))
-    if SOFTCAP is None:
-        scores *= scale * _LOG2_E
-    else:
-        # tanh(x) is 2 * sigmoid(2x) - 1.
-        scores = 2.0 * tl.sigmoid(scores * (2.0 * scale / SOFTCAP)) - 1.0
-        scores *= SOFTCAP * _LOG2_E
-    return scores
 
 
 @triton.jit
@@ -54,20 +37,28 @@ def attend_tiles(
     WINDOW: tl.constexpr,
     SOFTCAP: tl.constexpr,
     MASKED: tl.constexpr,
+    FOREIGN: tl.constexpr,
     STAGES: tl.constexpr,
 ) -> tl.tensor:
     """Take the key tiles of [start, stop) into the running softmax of queries at `positions` [M].
 
-    Without MASKED every query must see every key of them. STAGES overrides how many tiles are in flight: one
-    or two masked tiles are not worth the registers of a pipeline. Keys are rows `first_row + key` of the
-    descriptors, or, with blocks_ptr, those of the sequence's pages.
+    Keys are rows `first_row + key` of the descriptors, or, with blocks_ptr, those of the sequence's pages.
+    Without MASKED every query must see every key of the tiles; without FOREIGN the tiles must end within the
+    sequence. STAGES overrides how many tiles are in flight: one or two masked tiles are not worth the
+    registers of a pipeline. The scale is positive, so the largest score is that of the largest product.
     """
+    to_log2 = scale * _LOG2_E
+    if SOFTCAP is not None:
+        to_log2 = SOFTCAP * _LOG2_E
     for tile_start in tl.range(start, stop, BLOCK_N, num_stages=STAGES):
         row = first_row + tile_start
         if blocks_ptr is not None:
             row = tl.load(blocks_ptr + tile_start // BLOCK_N) * BLOCK_N
         k = k_desc.load([kv_head, row, 0]).reshape(BLOCK_N, BLOCK_D)
-        scores = scaled_scores(q, k, scale, SOFTCAP)
+        scores = tl.dot(q, tl.trans(k))
+        if SOFTCAP is not None:
+            # tanh(x) is 2 * sigmoid(2x) - 1.
+            scores = 2.0 * tl.sigmoid(scores * (2.0 * scale / SOFTCAP)) - 1.0
         if MASKED:
             keys = tile_start + tl.arange(0, BLOCK_N)
             distance = positions[:, None] - keys[None, :]
@@ -75,15 +66,15 @@ def attend_tiles(
             if WINDOW is not None:
                 visible = visible & (distance < WINDOW)
             scores = tl.where(visible, scores, _MINUS_INFINITY)
-        new_max = tl.maximum(row_max, tl.max(scores, 1))
+        new_max = tl.maximum(row_max, tl.max(scores, 1) * to_log2)
         # A row that has seen no key yet has no maximum: 0 keeps its exponents at exp2(-inf) = 0.
         pivot = tl.where(new_max == _MINUS_INFINITY, 0.0, new_max) if MASKED else new_max
-        weights = tl.exp2(scores - pivot[:, None])
+        weights = tl.exp2(scores * to_log2 - pivot[:, None])
         correction = tl.exp2(row_max - pivot)
         row_sum = row_sum * correction + tl.sum(weights, 1)
         v = v_desc.load([kv_head, row, 0]).reshape(BLOCK_N, BLOCK_D)
-        if MASKED:
-            # Rows beyond the sequence are not ours: a NaN there times a weight of 0 would be NaN.
+        if FOREIGN:
+            # Rows beyond the sequence are another's or nobody's: a NaN there times a weight of 0 is NaN.
             v = tl.where((keys < length)[:, None], v, 0.0)
         acc = tl.dot(weights.to(v.dtype), v, acc * correction[:, None])
         row_max = new_max
@@ -94,7 +85,7 @@ def attend_tiles(
     do_not_specialize=["blocks_stride", "max_tiles"],
     do_not_specialize_on_alignment=["cu_seqlens_ptr", "seq_lens_ptr", "blocks_ptr", "tiles_ptr"],
 )
-def _attention_kernel(
+def attention_kernel(
     q_ptr: tl.tensor,
     k_desc: tl.tensor,
     v_desc: tl.tensor,
@@ -184,6 +175,7 @@ def _attention_kernel(
             WINDOW,
             SOFTCAP,
             MASKED=True,
+            FOREIGN=False,
             STAGES=1,
         )
     acc, row_sum, row_max = attend_tiles(
@@ -206,101 +198,58 @@ def _attention_kernel(
         WINDOW,
         SOFTCAP,
         MASKED=False,
+        FOREIGN=False,
         STAGES=None,
     )
-    acc, row_sum, row_max = attend_tiles(
-        acc,
-        row_sum,
-        row_max,
-        q,
-        positions,
-        full_stop,
-        stop,
-        length,
-        k_desc,
-        v_desc,
-        kv_head,
-        first_row,
-        blocks_ptr,
-        scale,
-        BLOCK_N,
-        BLOCK_D,
-        WINDOW,
-        SOFTCAP,
-        MASKED=True,
-        STAGES=1,
-    )
+    if tl.cdiv(stop, BLOCK_N) * BLOCK_N <= length:
+        acc, row_sum, row_max = attend_tiles(
+            acc,
+            row_sum,
+            row_max,
+            q,
+            positions,
+            full_stop,
+            stop,
+            length,
+            k_desc,
+            v_desc,
+            kv_head,
+            first_row,
+            blocks_ptr,
+            scale,
+            BLOCK_N,
+            BLOCK_D,
+            WINDOW,
+            SOFTCAP,
+            MASKED=True,
+            FOREIGN=False,
+            STAGES=1,
+        )
+    else:
+        acc, row_sum, row_max = attend_tiles(
+            acc,
+            row_sum,
+            row_max,
+            q,
+            positions,
+            full_stop,
+            stop,
+            length,
+            k_desc,
+            v_desc,
+            kv_head,
+            first_row,
+            blocks_ptr,
+            scale,
+            BLOCK_N,
+            BLOCK_D,
+            WINDOW,
+            SOFTCAP,
+            MASKED=True,
+            FOREIGN=True,
+            STAGES=1,
+        )
 
     out = acc / row_sum[:, None]
     out_at = out_ptr + (token[:, None] * NUM_HEADS + head) * HEAD_DIM + dims[None, :]
     tl.store(out_at, out.to(out_ptr.dtype.element_ty), mask=mask)
-
-
-def row_descriptor(rows: Tensor, head_dim: int) -> TensorDescriptor:
-    """Give the descriptor of keys or values [rows, Hkv, Dh] (any strides of 16 bytes) for tiles of one head."""
-    num_rows, num_kv_heads, _ = rows.shape
-    row_stride, head_stride, _ = rows.stride()
-    padded = triton.next_power_of_2(head_dim)
-    return TensorDescriptor(
-        rows, [num_kv_heads, num_rows, head_dim], [head_stride, row_stride, 1], [1, KEY_TILE, padded]
-    )
-
-
-def page_descriptor(cache: Tensor) -> TensorDescriptor:
-    """Give the descriptor of a KV cache [num_blocks, 64, Hkv, Dh], whose rows are its slots.
-
-    Raises:
-        ValueError: the block size is not the key tile.
-    """
-    if cache.shape[1] != KEY_TILE:
-        raise ValueError(f"the KV cache's block size must be {KEY_TILE}; got {cache.shape[1]}")
-    return row_descriptor(cache.flatten(0, 1), cache.shape[3])
-
-
-def launch_attention(
-    q: Tensor,
-    k_desc: TensorDescriptor,
-    v_desc: TensorDescriptor,
-    out: Tensor,
-    cu_seqlens_q: Tensor,
-    *,
-    seq_lens: Tensor | None,
-    block_table: Tensor | None,
-    tiles: Tensor | None,
-    max_seqlen_q: int,
-    scale: float,
-    window: int | None,
-    softcap: float | None,
-    sinks: Tensor | None,
-) -> None:
-    """Launch the kernel for q [T, Hq, Dh]; `seq_lens` and `block_table` are None for fresh rows."""
-    _, num_heads, head_dim = q.shape
-    config = tile_config(head_dim, q.device)
-    max_tiles = triton.cdiv(max_seqlen_q, QUERY_TILE)
-    num_tiles = len(tiles) if tiles is not None else max_tiles * (len(cu_seqlens_q) - 1)
-    _attention_kernel[(num_heads, num_tiles)](
-        q,
-        k_desc,
-        v_desc,
-        out,
-        sinks,
-        cu_seqlens_q,
-        seq_lens,
-        block_table,
-        tiles,
-        0 if block_table is None else block_table.stride(0),
-        max_tiles,
-        q.stride(0),
-        q.stride(1),
-        scale,
-        NUM_HEADS=num_heads,
-        GROUP=num_heads // k_desc.shape[0],
-        HEAD_DIM=head_dim,
-        BLOCK_D=triton.next_power_of_2(head_dim),
-        BLOCK_M=QUERY_TILE,
-        BLOCK_N=KEY_TILE,
-        WINDOW=window,
-        SOFTCAP=softcap,
-        num_warps=config.num_warps,
-        num_stages=config.num_stages if block_table is None else config.num_paged_stages,
-    )

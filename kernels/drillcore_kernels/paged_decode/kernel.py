@@ -13,7 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from drillcore_kernels.attention.kernel import attend_tiles, page_descriptor
+from drillcore_kernels.attention.kernel import attend_tiles
+from drillcore_kernels.attention.launch import check_scale, page_descriptor
 from drillcore_kernels.attention.tiles import KEY_TILE, tile_config
 
 _MIN_ROWS = 16
@@ -96,6 +97,7 @@ def _split_kernel(
         WINDOW,
         SOFTCAP,
         MASKED=True,
+        FOREIGN=True,
         STAGES=None,
     )
 
@@ -143,8 +145,9 @@ def paged_decode(
     """Give [B, Hq, Dh]; see `drillcore_kernels.ops.PagedDecode`.
 
     Raises:
-        ValueError: no kernel is built for the head size, or the block size is not 64.
+        ValueError: no kernel is built for the head size, the block size is not 64, or the scale not positive.
     """
+    check_scale(scale)
     num_sequences, num_heads, head_dim = q.shape
     out = q.new_empty(q.shape) if out is None else out
     if num_sequences == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from drillcore_kernels.attention.kernel import launch_attention, row_descriptor
+from drillcore_kernels.attention.launch import launch_attention, row_descriptor
 
 
 def varlen_prefill(

@@ -135,3 +135,9 @@ def test_a_block_size_other_than_the_key_tile_is_refused(ops, packed, device, dt
     table = torch.ones(1, 1, dtype=torch.int32, device=device)
     with pytest.raises(ValueError, match="block size must be 64; got 16"):
         ops.paged_decode(q, cache, cache, table, table[0], scale=1.0)
+
+
+def test_a_scale_that_is_not_positive_is_refused(ops, packed, offsets, device, dtype):
+    q, k, v = packed([3], 2, 1, 64, dtype=dtype, device=device)
+    with pytest.raises(ValueError, match=r"must be positive; got -1\.0"):
+        ops.varlen_prefill(q, k, v, offsets([3], device), max_seqlen=3, scale=-1.0)
