@@ -70,6 +70,7 @@ class FakeHub:
         self.error_codes = {}
         self.truncated = set()
         self.requests = []
+        self.is_open = True
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -89,7 +90,9 @@ class FakeHub:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def close(self):
-        if self._thread.is_alive():
+        """Ends the server; connections that a client keeps open are cut at its next request."""
+        if self.is_open:
+            self.is_open = False
             self._server.shutdown()
             self._thread.join()
             self._server.server_close()
@@ -100,6 +103,9 @@ class FakeHub:
         return {path.rpartition("/")[2] for method, path, _ in self.requests if method == "GET" and "/resolve/" in path}
 
     def answer(self, request):
+        if not self.is_open:
+            request.close_connection = True
+            return None
         path = unquote(request.path.partition("?")[0])
         self.requests.append((request.command, path, request.headers.get("Authorization")))
         api, _, rest = path.partition("/api/models/")

@@ -132,6 +132,19 @@ def test_blocks_above_the_last_layer_are_neither_loaded_nor_run(
     row_criterion(sink.states(last_layer), reference_states(folder, PROMPT).residual[last_layer])
 
 
+def test_the_final_norm_is_captured_for_a_lower_layer_too(
+    load, folder, recording_sink, reference_states, row_criterion
+):
+    decoder = load(lm_head=False)
+    sink = recording_sink([1], len(PROMPT), decoder.spec.hidden_size, final_norm=True)
+    attention = AttentionMetadata.build([len(PROMPT)], [len(PROMPT)])
+    positions = torch.arange(len(PROMPT))
+    assert decoder.forward(torch.tensor(PROMPT), positions, attention, None, sink, want_hidden=False) is None
+    reference = reference_states(folder, PROMPT)
+    row_criterion(sink.states(1), reference.residual[1])
+    row_criterion(sink.final_states(), reference.final_norm)
+
+
 def test_captured_states_carry_their_norm_and_largest_value(load, recording_sink):
     decoder = load()
     sink = recording_sink([1], len(PROMPT), decoder.spec.hidden_size)

@@ -138,6 +138,12 @@ def test_an_output_embedding_that_is_stored_apart_is_used_even_if_the_config_tie
     assert torch.equal(weights.lm_head, load_file(folder / "model.safetensors")["lm_head.weight"])
 
 
+def test_an_untied_model_without_output_embedding_is_broken(folder, edit):
+    edit(lambda tensors: tensors.pop("lm_head.weight"))
+    assert "lm_head.weight" in refusal(folder).message
+    assert load(folder, lm_head=False)[0].lm_head is None
+
+
 def test_tensors_that_follow_from_the_config_or_lie_outside_the_blocks_are_listed(folder, edit):
     extra = ("model.layers.0.self_attn.rotary_emb.inv_freq", "score.weight", "model.layers.7.eh_proj.weight")
     edit(lambda tensors: tensors.update({key: torch.zeros(4) for key in extra}))
@@ -182,6 +188,12 @@ def test_a_cut_off_file_is_broken(folder, kept_bytes):
     error = refusal(folder)
     assert error.reason is Reason.MODEL_BROKEN
     assert str(path) in error.message
+
+
+def test_bytes_after_the_last_tensor_are_broken(folder):
+    with (folder / "model.safetensors").open("ab") as file:
+        file.write(b"more")
+    assert refusal(folder).reason is Reason.MODEL_BROKEN
 
 
 def test_a_file_that_shrinks_after_its_header_was_read_is_broken(folder, monkeypatch):

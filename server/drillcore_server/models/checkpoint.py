@@ -77,7 +77,7 @@ class SafetensorsFile:
             raise ShardError(Reason.MODEL_UNAVAILABLE, f"{path} cannot be read: {error.strerror}") from error
         data_start = 8 + header_bytes
         tensors = {
-            key: _stored(path, key, entry, data_start, size_bytes)
+            key: _stored(path, key, entry, data_start)
             for key, entry in _json_object(path, header).items()
             if key != "__metadata__"
         }
@@ -127,7 +127,7 @@ def weight_files(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(set(_weight_map(index).values()))) if index.exists() else (SINGLE_FILE,)
 
 
-def _stored(path: Path, key: str, entry: Any, data_start: int, size_bytes: int) -> StoredTensor:
+def _stored(path: Path, key: str, entry: Any, data_start: int) -> StoredTensor:
     try:
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
         sizes = (*shape, begin, end)
@@ -140,8 +140,6 @@ def _stored(path: Path, key: str, entry: Any, data_start: int, size_bytes: int) 
         raise _broken(
             path, f"`{key[:200]}` must have a dtype, a shape and data_offsets that fit; got {reprlib.repr(entry)}"
         )
-    if data_start + end > size_bytes:
-        raise _broken(path, f"`{key}` ends at byte {data_start + end}; the file has {size_bytes} bytes")
     return StoredTensor(key, path, dtype, shape, data_start + begin, end - begin)
 
 
