@@ -26,9 +26,7 @@ def make_batch() -> InputBatch:
 @st.composite
 def steps(draw):
     """One step in batch order: (first token, number of tokens, samples, positions of available states)."""
-    parts = draw(
-        st.lists(st.tuples(st.integers(0, 11), st.integers(1, 9), st.booleans()), min_size=1, max_size=6)
-    )
+    parts = draw(st.lists(st.tuples(st.integers(0, 11), st.integers(1, 9), st.booleans()), min_size=1, max_size=6))
     parts.sort(key=lambda part: (part[0] == 0, part[0] > 0 and part[1] > 1))
     seed = draw(st.integers(0, 2**31))
     return parts, np.random.default_rng(seed)
@@ -120,9 +118,7 @@ def test_the_table_of_an_ended_request_is_forgotten():
     output, metadata = schedule([(0, 5, False)], np.random.default_rng(0))
     batch.build(output, metadata)
     output, metadata = schedule([(0, 5, False)], np.random.default_rng(1))
-    other = ScheduledRequest(
-        Request(99, np.arange(5)), output.requests[0].header, 0, np.arange(5), (4, 5), True, False
-    )
+    other = ScheduledRequest(Request(99, np.arange(5)), output.requests[0].header, 0, np.arange(5), (4, 5), True, False)
 
     batch.build(SchedulerOutput((other,), (0,), 5), metadata)
 

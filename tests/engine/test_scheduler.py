@@ -105,9 +105,7 @@ def test_nothing_is_admitted_while_the_connector_has_no_room():
 
 
 def test_without_a_kv_cache_only_whole_prompts_are_packed_and_gaps_are_filled_from_further_back():
-    harness = Harness(
-        max_model_len=16, max_num_batched_tokens=20, max_tokens=0, prefix_caching=False, max_num_seqs=100
-    )
+    harness = Harness(max_model_len=16, max_num_batched_tokens=20, max_tokens=0, prefix_caching=False, max_num_seqs=100)
     for request_id, length in enumerate((12, 13, 14, 5, 16, 3, 4, 2)):
         harness.add(request_id, length)
 
@@ -138,9 +136,7 @@ def test_lognormal_documents_fill_whole_prompt_steps():
 
 
 def test_the_look_ahead_is_bounded():
-    harness = Harness(
-        max_model_len=16, max_num_batched_tokens=20, max_tokens=0, prefix_caching=False, look_ahead=2
-    )
+    harness = Harness(max_model_len=16, max_num_batched_tokens=20, max_tokens=0, prefix_caching=False, look_ahead=2)
     for request_id, length in enumerate((12, 13, 5)):
         harness.add(request_id, length)
 

@@ -34,7 +34,9 @@ from drillcore_server.engine.model_runner import ModelRunner, StepInFlight
 from drillcore_server.engine.request import Request, Sequence, SequenceStatus
 from drillcore_server.engine.scheduler import Scheduler, SchedulerCounters
 from drillcore_server.engine.scheduler_output import ScheduledRequest
+from drillcore_server.errors import ShardError
 from drillcore_server.models.decoder import Decoder
+from drillcore_spec.reasons import Reason
 
 _SINK_WAIT_S = 0.1
 """Longest time between two looks at a full sink when nothing can be computed."""
@@ -66,10 +68,15 @@ class Engine:
         """Allocates the caches beside the decoder's weights; `store_dtype` None: the weights' dtype.
 
         The first `plan.num_layers_to_run(...)` blocks must be loaded, with lm_head if `config.max_tokens` > 0.
+
+        Raises:
+            ShardError: BadSpec; the model has fewer positions than `config.max_model_len`.
+            ValueError: the decoder was not loaded as the plan needs it.
         """
         weights = decoder.weights.embedding
         device, store_dtype = weights.device, store_dtype or weights.dtype
         num_layers = plan.num_layers_to_run(generates=config.max_tokens > 0)
+        _check_decoder(decoder, num_layers, config)
         cache = HiddenCache.allocate(plan, config.num_blocks, config.block_size, store_dtype, device)
         kv_cache = None
         if config.needs_kv_cache:
@@ -250,6 +257,17 @@ class Engine:
                 step.done.synchronize()
                 return
             self._ship()
+
+
+def _check_decoder(decoder: Decoder, num_layers: int, config: EngineConfig) -> None:
+    num_positions, num_blocks = len(decoder.cos), len(decoder.weights.blocks)
+    if config.max_model_len > num_positions:
+        expected = f"engine.maxModelLen must be at most {num_positions}, the positions of the model"
+        raise ShardError(Reason.BAD_SPEC, f"{expected}; got {config.max_model_len}")
+    if num_blocks < num_layers:
+        raise ValueError(f"the capture plan needs {num_layers} blocks of the model; {num_blocks} are loaded")
+    if config.max_tokens > 0 and decoder.weights.lm_head is None:
+        raise ValueError(f"max_tokens {config.max_tokens} needs lm_head; the decoder was loaded without it")
 
 
 def _available_tokens(scheduled: ScheduledRequest) -> TokenRange:
