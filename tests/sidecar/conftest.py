@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
+import selectors
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ PROCESSES = Path(__file__).parent / "processes"
 TIMEOUT_S = 60
 
 
-def make_manifest(**changes: object) -> Manifest:
+def _manifest(**changes: object) -> Manifest:
     fields = {
         "engine_version": "0.1.0",
         "model": ModelIdentity("file:///models/tiny", None, "c" * 64, "d" * 64, "e" * 64),
@@ -54,7 +54,7 @@ class Shard:
 
     def server(self, **changes: object) -> subprocess.Popen:
         arguments = [str(PROCESSES / "server.py"), str(self.ring_dir), json.dumps(self.settings | changes)]
-        return self._start(arguments, subprocess.DEVNULL)
+        return self._start(arguments, subprocess.PIPE)
 
     def sidecar(self, crash_at: int | None = None, environment: dict[str, str] | None = None) -> subprocess.Popen:
         arguments = ["-m", "drillcore_server.sidecar"]
@@ -64,12 +64,13 @@ class Shard:
         return self._start(arguments, None, environment)
 
     def run(self, **changes: object) -> int:
-        """Runs a server with a sidecar that is restarted whenever it dies; the server's exit code."""
+        """Runs a server with a sidecar that is restarted whenever it ends, as kubelet does; the server's exit code."""
         server = self.server(**changes)
         while server.poll() is None:
             sidecar = self.sidecar()
             while server.poll() is None and sidecar.poll() is None:
                 wait_for_one_of(server, sidecar)
+        sidecar.terminate()
         sidecar.wait(TIMEOUT_S)
         return server.returncode
 
@@ -104,7 +105,7 @@ class Shard:
             committed |= journaled.get(attempt, set())
 
     def check_output(self) -> drillcore.Output:
-        """Every row is there once, with the bytes that the server made; checksums are right; nothing is half-written."""
+        """Every row is there once with the bytes that the server made, and the checksums are right."""
         report = drillcore.verify(self.output)
         assert report.ok, report.problems
         assert report.shards_committed == 1
@@ -136,12 +137,12 @@ class Shard:
             if process.poll() is None:
                 process.kill()
             process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
 
 
 def wait_for_one_of(*processes: subprocess.Popen) -> None:
     """Blocks until one of the processes has ended."""
-    import selectors
-
     with selectors.DefaultSelector() as selector:
         descriptors = [os.pidfd_open(process.pid) for process in processes]
         for descriptor in descriptors:
@@ -149,6 +150,12 @@ def wait_for_one_of(*processes: subprocess.Popen) -> None:
         selector.select(TIMEOUT_S)
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+@pytest.fixture
+def make_manifest() -> Callable[..., Manifest]:
+    """`make_manifest(layers=(0, 2))`: two layers of 16 elements, float32, one shard."""
+    return _manifest
 
 
 @pytest.fixture
@@ -160,7 +167,7 @@ def make_shard(tmp_path: Path) -> Iterator[Callable[..., Shard]]:
         ring_dir = tmp_path / f"ring-{len(shards)}"
         ring_dir.mkdir()
         defaults = {"rows_in": 20, "ring_bytes": 1 << 20, "min_tokens": 1, "max_tokens": 40}
-        manifest_json = (manifest or make_manifest()).to_json()
+        manifest_json = (manifest or _manifest()).to_json()
         shard = Shard(ring_dir, output or tmp_path / "output", {"manifest": manifest_json} | defaults | settings)
         shards.append(shard)
         return shard

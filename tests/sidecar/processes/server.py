@@ -4,7 +4,8 @@
 
 Settings: `job` is job.json's content without the manifest's defaults, see `Settings`. It writes a line a sidecar to
 `sent.jsonl` beside the ring: {"attempt": ..., "rows": [sent to it]}. The exit code is that of the reason, and the
-message goes to `failure.txt`.
+message goes to `failure.txt`. To its standard output it says `ready ATTEMPT` for each sidecar and `created N` at the
+end.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import os
 import signal
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,6 @@ class Settings:
     die_after_end: bool = False
     hold_after_row: int | None = None
     """After this row it only waits for the sidecar, until that is gone."""
-    sent: list = field(default_factory=list)
 
 
 def num_tokens(settings: Settings, row: int) -> int:
@@ -88,6 +88,7 @@ class Server:
     def run(self) -> None:
         while not self.producer.committed:
             ready = self.producer.connect(self.settings.wait_for_sidecar_s)
+            print("ready", ready.attempt, flush=True)
             done = set(np.load(self.ring_dir / COMMITTED_FILE).tolist())
             assert len(done) == ready.committed_rows
             sent: list[int] = []
@@ -171,6 +172,7 @@ def main() -> int:
         (ring_dir / "failure.txt").write_text(f"{error.reason}: {error.message}")
         return error.exit_code
     finally:
+        print("created", server.producer.created, flush=True)
         server.producer.close()
     return 0
 
