@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from os import PathLike
 from pathlib import Path
@@ -55,8 +55,8 @@ class Output:
             self._starts.append(self._starts[-1] + len(shard.index))
         self._check_rows_ascend()
         self._schema = PartSchema.of(self.manifest)
-        self.part_file = lru_cache(maxsize=_OPEN_PARTS)(self._open_part)
-        """Maps part `number` of shard `shard`; raises as `__getitem__` does."""
+        self.part_file = lru_cache(maxsize=_OPEN_PARTS)(partial(_open_part, self.shards, self._schema))
+        """Maps a part by the positions of its shard in `shards` and of itself in the shard; raises as `__getitem__`."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(Output, allow_incomplete=self._allow_incomplete), (self.path,)
@@ -216,16 +216,6 @@ class Output:
         order, starts = self.shards[shard].samples_by_part
         return order[starts[part] : starts[part + 1]]
 
-    def _open_part(self, shard: int, number: int) -> PartFile:
-        view = self.shards[shard]
-        part = view.parts[number]
-        path = view.shard.named(part.name)
-        check_size(path, part)
-        file = PartFile(path, self._schema)
-        if (file.num_tokens, file.num_states) != (part.tokens, part.states):
-            raise FormatError(path, f"must hold {part.tokens} tokens and {part.states} states, as the commit says")
-        return file
-
     def _check_rows_ascend(self) -> None:
         last = -1
         for shard in self.shards:
@@ -265,6 +255,16 @@ def _shards(path: Path, manifest: Manifest, allow_incomplete: bool) -> tuple[Sha
         ShardView.of_commit(shard, manifest) if done else ShardView.of_journals(shard, manifest)
         for shard, done in zip(shards, committed, strict=True)
     )
+
+
+def _open_part(shards: Sequence[ShardView], schema: PartSchema, shard: int, number: int) -> PartFile:
+    part = shards[shard].parts[number]
+    path = shards[shard].shard.named(part.name)
+    check_size(path, part)
+    file = PartFile(path, schema)
+    if (file.num_tokens, file.num_states) != (part.tokens, part.states):
+        raise FormatError(path, f"must hold {part.tokens} tokens and {part.states} states, as the commit says")
+    return file
 
 
 def _slice(first: np.int64, count: np.int64) -> slice:

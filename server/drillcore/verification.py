@@ -12,13 +12,14 @@ import numpy as np
 from drillcore.checksum import check_file
 from drillcore.commit import Commit
 from drillcore.counts import Counts, LayerStats
-from drillcore.errors import DrillcoreError, WriteError
+from drillcore.errors import DrillcoreError, FormatError, WriteError
 from drillcore.journal import read_quarantine
 from drillcore.json_fields import JsonValue
-from drillcore.layout import Layout, ShardLayout
+from drillcore.layout import Layout, ShardLayout, attempt_of
 from drillcore.manifest import Manifest
 from drillcore.output import load_manifest
 from drillcore.part_file import Int64s, PartFile, SampleTable
+from drillcore.part_info import CommittedPart
 from drillcore.part_schema import PartSchema
 from drillcore.publish import publish_complete
 from drillcore.sample_index import SampleIndex
@@ -131,13 +132,24 @@ class _Checks:
         tables = []
         for part in commit.parts:
             try:
-                check_file(shard.named(part.name), part, self._read)
-                tables.append(PartFile(shard.named(part.name), self._schema).samples())
+                tables.append(self._table(shard.named(part.name), part))
             except DrillcoreError as error:
                 yield str(error)
+        yield from _commit_problems(shard, commit)
         if len(tables) == len(commit.parts):
             yield from _index_problems(shard, commit, view, tables, self._manifest)
         yield from self._row_problems(shard, commit, view)
+
+    def _table(self, path: Path, part: CommittedPart) -> SampleTable:
+        check_file(path, part, self._read)
+        file = PartFile(path, self._schema)
+        table = file.samples()
+        found = (len(table.rows), file.num_tokens, file.num_states)
+        if found != (part.num_rows, part.tokens, part.states):
+            raise FormatError(
+                path, f"holds {found[0]} rows, {found[1]} tokens, {found[2]} states: not what was committed"
+            )
+        return table
 
     def _row_problems(self, shard: ShardLayout, commit: Commit, view: ShardView) -> Iterator[str]:
         path = shard.named(commit.quarantine.name)
@@ -171,6 +183,13 @@ class _Checks:
         self.bytes_checked += count
         if self._on_read:
             self._on_read(count)
+
+
+def _commit_problems(shard: ShardLayout, commit: Commit) -> Iterator[str]:
+    if commit.counts.bytes != sum(part.bytes for part in commit.parts):
+        yield f"{shard.commit}: `counts.bytes` is not the sum of the parts"
+    if {attempt_of(commit.index.name), attempt_of(commit.quarantine.name)} != {commit.attempt}:
+        yield f"{shard.commit}: the index and the quarantine file are not those of attempt {commit.attempt[:80]}"
 
 
 def _index_problems(

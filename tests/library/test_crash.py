@@ -3,8 +3,9 @@
 import os
 from collections.abc import Callable
 
-import drillcore
 import pytest
+
+import drillcore
 from drillcore.journal import Journal, QuarantineLog
 from drillcore.part_writer import PartWriter
 from drillcore.publish import publish_commit, publish_complete, publish_manifest

@@ -1,8 +1,9 @@
 import errno
 from pathlib import Path
 
-import drillcore
 import pytest
+
+import drillcore
 from drillcore.errors import write_error
 from drillcore_spec.reasons import Reason
 

@@ -1,8 +1,9 @@
 import errno
 import os
 
-import drillcore
 import pytest
+
+import drillcore
 from drillcore.journal import Journal, QuarantineLog, read_journal, read_quarantine
 from drillcore.json_lines import read_lines
 

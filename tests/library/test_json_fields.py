@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from drillcore.errors import FormatError, ReadError
 from drillcore.json_fields import Fields, canonical_json, parse_json, read_file
 

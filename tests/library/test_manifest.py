@@ -2,8 +2,9 @@ import hashlib
 import json
 from dataclasses import replace
 
-import drillcore
 import pytest
+
+import drillcore
 from drillcore.json_fields import parse_json
 from drillcore.manifest import Manifest, differing_fields
 

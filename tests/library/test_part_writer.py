@@ -2,19 +2,20 @@ import errno
 import os
 from dataclasses import replace
 
-import drillcore
 import numpy as np
 import pytest
 import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import load_file
+
+import drillcore
 from drillcore.checksum import check_file
 from drillcore.dtypes import StoreDType
 from drillcore.layout import temporary
 from drillcore.part_file import PartFile
 from drillcore.part_writer import PartWriter
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from safetensors import safe_open
-from safetensors.numpy import load_file
 
 
 @pytest.fixture

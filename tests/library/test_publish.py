@@ -3,8 +3,9 @@ import os
 import threading
 from dataclasses import replace
 
-import drillcore
 import pytest
+
+import drillcore
 from drillcore.commit import Commit, Complete
 from drillcore.durable import publish_once
 from drillcore.journal import QuarantineLog
@@ -95,7 +96,7 @@ def test_another_job_is_refused_with_each_field_that_differs(maker):
     with pytest.raises(drillcore.OutputIdentityError) as raised:
         other.claim()
     assert raised.value.fields == ("model.uri", "model.weightsFingerprint", "dataset.lossMask", "layers")
-    assert '`layers` is [2,0] there, [2,1] in this job' in str(raised.value)
+    assert "`layers` is [2,0] there, [2,1] in this job" in str(raised.value)
 
 
 def test_an_output_that_is_a_file_or_not_writable_is_a_typed_error(maker, tmp_path, monkeypatch):
@@ -142,9 +143,7 @@ def test_the_first_part_counts_for_a_row_that_stands_in_two(maker):
     maker.claim()
     parts = [maker.part([3, 4, 5]), maker.part([5, 6], attempt="00000002"), maker.part([4], attempt="00000003")]
     log = QuarantineLog(maker.layout.shard(0), "00000002")
-    commit = publish_commit(
-        maker.layout.shard(0), maker.manifest, "00000002", parts=parts, quarantine=log, rows_in=4
-    )
+    commit = publish_commit(maker.layout.shard(0), maker.manifest, "00000002", parts=parts, quarantine=log, rows_in=4)
     log.close()
     assert [part.name for part in commit.parts] == [part.name for part in parts[:2]]
     assert commit.counts.tokens == sum(len(maker.row(row).token_ids) for row in (3, 4, 5, 6))

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
+
 from drillcore.journal import QuarantineLog
 from drillcore.recover import recover
 
@@ -42,7 +43,9 @@ def test_a_part_whose_bytes_changed_is_dropped_and_its_rows_are_computed_again(m
     recovered = recover(shard, maker.manifest)
     assert recovered.rows.tolist() == [5]
     assert recovered.parts == (parts[3],)
-    for error, path, word in zip(recovered.dropped, (flipped, cut, gone), ("xxh3_64", "bytes long", "missing"), strict=True):
+    for error, path, word in zip(
+        recovered.dropped, (flipped, cut, gone), ("xxh3_64", "bytes long", "missing"), strict=True
+    ):
         assert str(path) in str(error)
         assert word in str(error)
 
