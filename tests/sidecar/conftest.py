@@ -69,7 +69,7 @@ class Shard:
         while server.poll() is None:
             sidecar = self.sidecar()
             while server.poll() is None and sidecar.poll() is None:
-                wait_for_one_of(server, sidecar)
+                self.wait_for_one_of(server, sidecar)
         sidecar.terminate()
         sidecar.wait(TIMEOUT_S)
         return server.returncode
@@ -140,16 +140,16 @@ class Shard:
             if process.stdout is not None:
                 process.stdout.close()
 
-
-def wait_for_one_of(*processes: subprocess.Popen) -> None:
-    """Blocks until one of the processes has ended."""
-    with selectors.DefaultSelector() as selector:
-        descriptors = [os.pidfd_open(process.pid) for process in processes]
-        for descriptor in descriptors:
-            selector.register(descriptor, selectors.EVENT_READ)
-        selector.select(TIMEOUT_S)
-        for descriptor in descriptors:
-            os.close(descriptor)
+    @staticmethod
+    def wait_for_one_of(*processes: subprocess.Popen) -> None:
+        """Blocks until one of the processes has ended."""
+        with selectors.DefaultSelector() as selector:
+            descriptors = [os.pidfd_open(process.pid) for process in processes]
+            for descriptor in descriptors:
+                selector.register(descriptor, selectors.EVENT_READ)
+            selector.select(TIMEOUT_S)
+            for descriptor in descriptors:
+                os.close(descriptor)
 
 
 @pytest.fixture
@@ -158,26 +158,44 @@ def make_manifest() -> Callable[..., Manifest]:
     return _manifest
 
 
-@pytest.fixture
-def make_shard(tmp_path: Path) -> Iterator[Callable[..., Shard]]:
-    """`make_shard(rows_in=..., output=...)`: a shard whose processes end with the test."""
-    shards: list[Shard] = []
+class ShardMaker:
+    """Makes shards whose processes end with it."""
 
-    def make(output: Path | None = None, manifest: Manifest | None = None, **settings: object) -> Shard:
-        ring_dir = tmp_path / f"ring-{len(shards)}"
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._shards: list[Shard] = []
+
+    def __call__(self, output: Path | None = None, manifest: Manifest | None = None, **settings: object) -> Shard:
+        ring_dir = self._root / f"ring-{len(self._shards)}"
         ring_dir.mkdir()
         defaults = {"rows_in": 20, "ring_bytes": 1 << 20, "min_tokens": 1, "max_tokens": 40}
         manifest_json = (manifest or _manifest()).to_json()
-        shard = Shard(ring_dir, output or tmp_path / "output", {"manifest": manifest_json} | defaults | settings)
-        shards.append(shard)
+        shard = Shard(ring_dir, output or self._root / "output", {"manifest": manifest_json} | defaults | settings)
+        self._shards.append(shard)
         return shard
 
-    yield make
-    for shard in shards:
-        shard.close()
+    def close(self) -> None:
+        for shard in self._shards:
+            shard.close()
 
 
 @pytest.fixture
-def shard(make_shard: Callable[..., Shard]) -> Shard:
+def make_shard(tmp_path: Path) -> Iterator[ShardMaker]:
+    """`make_shard(rows_in=..., output=...)`: a shard on this test's output; see `Settings` in processes/server.py."""
+    maker = ShardMaker(tmp_path)
+    yield maker
+    maker.close()
+
+
+@pytest.fixture(scope="module")
+def make_module_shard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShardMaker]:
+    """The same, kept for all tests of a module."""
+    maker = ShardMaker(tmp_path_factory.mktemp("module"))
+    yield maker
+    maker.close()
+
+
+@pytest.fixture
+def shard(make_shard: ShardMaker) -> Shard:
     """20 rows of 1 to 40 tokens over a ring of 1 MiB."""
     return make_shard()

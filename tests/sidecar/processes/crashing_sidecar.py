@@ -25,7 +25,7 @@ count = 0
 
 def operation(name: str, path: object, before_death: object = None) -> None:
     global count
-    if output not in Path(os.fsdecode(path)).parents:
+    if output not in (Path(os.fsdecode(path)), *Path(os.fsdecode(path)).parents):
         return
     with lock:
         count += 1
