@@ -174,6 +174,14 @@ def test_a_sequence_with_context_needs_a_kv_cache(load):
         load().forward(torch.tensor([3]), torch.tensor([4]), attention, None, NoCapture(3), want_hidden=False)
 
 
+@pytest.mark.parametrize("loaded", [{"num_layers": 2}, {"final_norm": False}])
+def test_what_was_not_loaded_is_never_left_out_silently(load, loaded):
+    attention = AttentionMetadata.build([2], [2])
+    inputs = (torch.tensor([3, 4]), torch.arange(2), attention, None)
+    with pytest.raises(ValueError, match="loaded"):
+        load(**loaded).forward(*inputs, NoCapture(1), want_hidden=True)
+
+
 def test_logits_need_the_output_embedding(load):
     with pytest.raises(ValueError, match="lm_head"):
         load(lm_head=False).logits(torch.zeros(1, 64))

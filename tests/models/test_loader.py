@@ -5,9 +5,12 @@ import shutil
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from drillcore_server.errors import ShardError
+from drillcore_server.models.checkpoint import SafetensorsFile
 from drillcore_server.models.loader import load_decoder, load_weights
 from drillcore_server.models.spec import ModelSpec
 from drillcore_spec.reasons import Reason
@@ -288,3 +291,25 @@ def test_rope_tables_cover_the_positions_asked_for(folder):
         max_positions=10,
     )
     assert decoder.cos.shape == decoder.sin.shape == (10, spec.head_dim // 2)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edits=st.lists(st.tuples(st.integers(0, 1999), st.integers(0, 255)), min_size=1, max_size=8))
+def test_a_damaged_header_gives_a_checkpoint_or_our_error(tiny_model_folder, tmp_path, edits):
+    content = bytearray((tiny_model_folder("llama") / "model.safetensors").read_bytes())
+    for position, value in edits:
+        content[position] = value
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(content)
+    result = opened(path)
+    if isinstance(result, ShardError):
+        assert result.reason is Reason.MODEL_BROKEN
+    else:
+        assert all(t.offset + t.num_bytes <= result.size_bytes for t in result.tensors.values())
+
+
+def opened(path):
+    try:
+        return SafetensorsFile.open(path)
+    except ShardError as error:
+        return error

@@ -56,10 +56,14 @@ class Decoder:
             sink: where the hidden states go. r_i is copied at the input of block i, before anything is added
                 to the residual stream in place.
             want_hidden: compute n_L for `logits`, whether or not the sink asks for it.
+
+        Raises:
+            ValueError: the decoder was loaded with fewer blocks than the sink needs, or without its final norm.
         """
         final_capture = sink.final_norm()
         whole = want_hidden or final_capture is not None
         num_blocks = self.spec.num_layers if whole else sink.last_layer
+        self._require(num_blocks, final_norm=whole)
         x, residual = F.embedding(token_ids, self.weights.embedding), None
         for i, block in enumerate(self.weights.blocks[:num_blocks]):
             normed, residual = self._add_norm(x, residual, block.input_norm, sink.residual(i))
@@ -86,6 +90,13 @@ class Decoder:
         if self.weights.lm_head is None:
             raise ValueError("this decoder was loaded without lm_head")
         return F.linear(normed, self.weights.lm_head)
+
+    def _require(self, num_blocks: int, *, final_norm: bool) -> None:
+        """Refuses to run a part of the blocks as if it were all of them."""
+        if num_blocks > len(self.weights.blocks):
+            raise ValueError(f"{num_blocks} blocks are needed; {len(self.weights.blocks)} were loaded")
+        if final_norm and self.weights.final_norm is None:
+            raise ValueError("this decoder was loaded without its final norm")
 
     def _add_norm(
         self, x: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, capture: Capture | None
