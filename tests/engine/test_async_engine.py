@@ -69,7 +69,7 @@ def test_ten_thousand_concurrent_requests_all_get_their_own_ids_and_states(async
     scheduled, prefixes = engine.engine.scheduler_counters, engine.engine.prefix_counters
     assert scheduled.without_new_blocks >= 1000
     assert len(aborted) >= 100
-    assert scheduled.chunks >= 100
+    assert scheduled.chunks >= 50
     assert prefixes.hits >= 1000
     engine.engine.check_integrity()
     assert engine.engine.kv.pool.num_available == engine.engine.config.num_blocks - 1
