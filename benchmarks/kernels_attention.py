@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from composed_forward import document_lengths
 from conditions import ClockReading, Row, conditions
-from kernels_timing import launch_us, median_us
+from kernels_timing import launch_us, median_us, require_green_checks
 from torch import Tensor
 from triton.errors import TritonError
 
@@ -160,6 +160,7 @@ def main() -> None:
     parser.add_argument("--tiles", action="store_true", help="try the tile configurations instead")
     parser.add_argument("--out", type=Path, help="also write the rows here, as a JSON list")
     options = parser.parse_args()
+    require_green_checks()
     rows: list[Row] = []
     for row in tile_rows() if options.tiles else (*prefill_rows(), *decode_rows()):
         print(json.dumps(row), flush=True)

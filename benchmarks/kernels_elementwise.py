@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from conditions import ClockReading, Row, conditions
-from kernels_timing import launch_us, median_us
+from kernels_timing import launch_us, median_us, require_green_checks
 
 from drillcore_kernels import Capture, select_ops
 
@@ -98,6 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="also write the rows here, as a JSON list")
     options = parser.parse_args()
+    require_green_checks()
     rows: list[Row] = []
     for case in (copy_case(), *norm_cases(), *rope_cases(), *silu_cases()):
         us = median_us(case.run)
