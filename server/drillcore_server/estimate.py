@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from itertools import chain
 
 import numpy as np
 
 from drillcore.part_schema import PartSchema
 from drillcore.records import QuarantineEntry
+from drillcore_server.data.feed import prepared_batches
 from drillcore_server.data.rows import PreparedRow
 from drillcore_server.shard.device import choose_device, compute_dtype, store_dtype
 from drillcore_server.shard.preparation import Preparation, manifest_of, prepare
-from drillcore_server.shard.source import prepared_rows
 from drillcore_server.volumes import Volumes
 from drillcore_spec import ExtractionJobSpec
 from drillcore_spec.enums import PositionsKind
@@ -49,7 +50,8 @@ def estimate_job(spec: ExtractionJobSpec, volumes: Volumes) -> Estimate:
     schema = PartSchema.of(manifest_of(preparation, dtype, store_dtype(spec.extraction.store_dtype, checkpoint)))
     total = Estimate()
     for shard in range(spec.shards.count):
-        total += _estimate_shard(preparation, schema, prepared_rows(preparation, preparation.shard_rows(shard)))
+        batches = prepared_batches(preparation.dataset, preparation.preparer, preparation.shard_rows(shard))
+        total += _estimate_shard(preparation, schema, chain.from_iterable(batches))
     return total
 
 

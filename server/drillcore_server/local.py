@@ -153,7 +153,7 @@ class _ShardSupervisor:
         try:
             while self._server_lives(_TICK_S):
                 on_progress(self._shard, self._progress())
-                if self._sidecar.poll() is not None and self._sidecar_starts < _MAX_SIDECAR_STARTS:
+                if self._sidecar.poll() and self._sidecar_starts < _MAX_SIDECAR_STARTS:
                     on_sidecar_restart(self._shard)
                     self._sidecar = self._start_sidecar()
         except (Stopped, KeyboardInterrupt):

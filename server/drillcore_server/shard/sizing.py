@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 _GPU_FRACTION: Final = 0.95
 """Of the memory that is free after weights and activations; the rest is for the allocator's fragmentation."""
 _CPU_FRACTION: Final = 0.25
+_CPU_STEP_TOKENS: Final = 1024
+"""Longest step on a CPU: its activations stay near the caches, and progress and SIGTERM are seen in seconds."""
 _CPU_BUDGETS: Final = 4
 """Token budgets that the caches of a CPU hold: enough for full steps, and for prefixes that come soon again."""
 _CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -39,7 +41,7 @@ def engine_config(preparation: Preparation, decoder: Decoder, stored: torch.dtyp
     limits = EngineConfig(
         max_model_len=preparation.max_model_len,
         num_blocks=2,
-        max_num_batched_tokens=options.max_num_batched_tokens,
+        max_num_batched_tokens=_step_tokens(options.max_num_batched_tokens, decoder),
         max_tokens=preparation.spec.generation.max_tokens,
         prefix_caching=options.prefix_caching,
     )
@@ -49,6 +51,10 @@ def engine_config(preparation: Preparation, decoder: Decoder, stored: torch.dtyp
         dtype = decoder.weights.embedding.dtype
         block_bytes += kv_block_bytes(model, layers, limits.block_size, dtype)
     return _with_blocks(limits, block_bytes, decoder)
+
+
+def _step_tokens(asked: int, decoder: Decoder) -> int:
+    return asked if decoder.weights.embedding.device.type == "cuda" else min(asked, _CPU_STEP_TOKENS)
 
 
 def _with_blocks(limits: EngineConfig, block_bytes: int, decoder: Decoder) -> EngineConfig:

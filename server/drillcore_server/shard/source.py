@@ -1,4 +1,4 @@
-"""The rows of a shard as requests of the engine, in the dataset's order."""
+"""The rows of a shard as requests of the engine, in the dataset's order, tokenised ahead in a thread."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drillcore.records import QuarantineEntry
-from drillcore_server.data.rows import PreparedRow, SourceRow
+from drillcore_server.data.feed import RowFeed, prepared_batches
+from drillcore_server.data.rows import PreparedRow
 from drillcore_server.engine.request import Request
 from drillcore_server.shard.preparation import Preparation
-
-_BATCH_ROWS = 64
 
 
 def requests(
@@ -23,24 +22,10 @@ def requests(
     Raises:
         ShardError: the dataset cannot be read any more, or has a row that the job does not allow.
     """
-    for item in prepared_rows(preparation, rows, skip):
-        yield item if isinstance(item, QuarantineEntry) else _request(preparation, item)
-
-
-def prepared_rows(
-    preparation: Preparation, rows: range, skip: NDArray[np.int64] | None = None
-) -> Iterator[PreparedRow | QuarantineEntry]:
-    """Tokens of `rows` without those in `skip`, made in batches on all cores."""
-    batch: list[SourceRow] = []
-    for item in preparation.dataset.read(rows, skip):
-        if isinstance(item, QuarantineEntry):
-            yield item
-            continue
-        batch.append(item)
-        if len(batch) == _BATCH_ROWS:
-            yield from preparation.preparer.prepare_batch(batch)
-            batch = []
-    yield from preparation.preparer.prepare_batch(batch)
+    with RowFeed(prepared_batches(preparation.dataset, preparation.preparer, rows, skip)) as feed:
+        for batch in feed:
+            for item in batch:
+                yield item if isinstance(item, QuarantineEntry) else _request(preparation, item)
 
 
 def _request(preparation: Preparation, row: PreparedRow) -> Request:
