@@ -110,3 +110,12 @@ def prepared(
         return RowPreparer(tokenizer_folder, source, max_model_len, **preparer or {}).prepare_batch(rows)
 
     return prepare
+
+
+@pytest.fixture(scope="session")
+def demo_model() -> Path:
+    """The folder of the real demo model."""
+    folder = Path(__file__).parents[2] / "volumes/models/smollm2-135m-instruct"
+    if not (folder / "config.json").is_file():
+        pytest.fail(f"{folder} is not there: run `make demo-model`")
+    return folder
