@@ -63,14 +63,16 @@ def step(decoder, device, kv, table, sequences, spans):
     return decoder.forward(*inputs, NoCapture(3), want_hidden=True)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_mixed_step_gives_the_states_of_the_cpu_in_float32(folder, dtype):
+@pytest.mark.parametrize(("dtype", "least_cosine"), [(torch.bfloat16, 0.997), (torch.float16, 0.9999)])
+def test_a_mixed_step_gives_the_states_of_the_cpu_in_float32(folder, dtype, least_cosine):
+    """The bounds allow for rounding: float16 has 8 times finer steps, so 64 times smaller angles squared."""
     expected = run_in_two_steps(load(folder, "cpu", torch.float32), "cpu", torch.float32)
     hidden = run_in_two_steps(load(folder, "cuda", dtype), "cuda", dtype)
     cosine = torch.nn.functional.cosine_similarity(hidden.cpu().double(), expected.double(), dim=-1)
-    assert cosine.min() >= 0.999
+    assert cosine.min() >= least_cosine
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_a_forward_pass_never_waits_for_the_device(folder):
     decoder = load(folder, "cuda", torch.bfloat16)
     tokens, lengths = torch.zeros(300, dtype=torch.int64, device="cuda"), [100, 200]

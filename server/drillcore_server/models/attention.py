@@ -84,7 +84,7 @@ class AttentionMetadata:
             block_table: int32 [B, blocks] in host memory; rows of prefills are not read. Needed, like the slots,
                 when a sequence has context.
             slot_mapping: int64 [T] in host memory.
-            device: where the kernels run. Copies are asynchronous when the tensors are pinned.
+            device: where the kernels run. Copies to it are asynchronous.
             plan_tiles: the decoder's `ops.plan_tiles`.
 
         Raises:
@@ -99,7 +99,7 @@ class AttentionMetadata:
             _group(kind, rows, starts, query_lens, kv_lens, block_table, torch.device(device), plan_tiles)
             for kind, rows in ranges
         )
-        slots = None if slot_mapping is None else slot_mapping.to(device, non_blocking=True)
+        slots = None if slot_mapping is None else _to_device(slot_mapping, torch.device(device))
         return cls(groups, slots)
 
 
@@ -143,16 +143,21 @@ def _group(
         tokens=slice(first, last),
         query_lens=tuple(query_lens[rows]),
         kv_lens=tuple(kv_lens[rows]),
-        cu_seqlens_q=_to_device(cu_seqlens, device),
-        seq_lens=_to_device(kv_lens[rows], device),
-        block_table=None if table is None else table.to(device, non_blocking=True),
+        cu_seqlens_q=_int32(cu_seqlens, device),
+        seq_lens=_int32(kv_lens[rows], device),
+        block_table=None if table is None else _to_device(table, device),
         max_seqlen_q=max(query_lens[rows]),
         max_seqlen=max(kv_lens[rows]),
         tiles=plan_tiles(query_lens[rows], kv_lens[rows], device) if tiled and plan_tiles is not None else None,
     )
 
 
-def _to_device(values: Sequence[int], device: torch.device) -> torch.Tensor:
-    """int32 tensor; from pinned memory on a GPU, since a copy from pageable memory waits for the stream."""
-    pinned = device.type == "cuda"
-    return torch.tensor(values, dtype=torch.int32, pin_memory=pinned).to(device, non_blocking=True)
+def _int32(values: Sequence[int], device: torch.device) -> torch.Tensor:
+    return _to_device(torch.tensor(values, dtype=torch.int32), device)
+
+
+def _to_device(values: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A copy that nobody waits for: from pageable memory it would wait for the stream."""
+    if device.type == "cuda" and not values.is_pinned():
+        values = values.pin_memory()
+    return values.to(device, non_blocking=True)

@@ -29,6 +29,7 @@ from drillcore_spec.reasons import Reason
 logger = logging.getLogger(__name__)
 
 _READ_THREADS = 8
+"""Reads in flight: one thread gets a fraction of what a page cache or a network volume can give."""
 _LM_HEAD = "lm_head.weight"
 _DERIVED_BUFFERS = re.compile(r"rotary_emb\.(inv_freq|cos_cached|sin_cached)$")
 """Old checkpoints store these; they follow from the config."""
