@@ -7,11 +7,16 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from drillcore_kernels.attention.kernel import attention_kernel
-from drillcore_kernels.attention.tiles import KEY_TILE, QUERY_TILE, tile_config
+from drillcore_kernels.attention.tiles import KEY_TILE, QUERY_TILE, check_head_dim, tile_config
 
 
 def row_descriptor(rows: Tensor, head_dim: int) -> TensorDescriptor:
-    """Give the descriptor of keys or values [rows, Hkv, Dh] (any strides of 16 bytes) for tiles of one head."""
+    """Give the descriptor of keys or values [rows, Hkv, Dh] (any strides of 16 bytes) for tiles of one head.
+
+    Raises:
+        ValueError: no kernel is built for the head size.
+    """
+    check_head_dim(head_dim)
     num_rows, num_kv_heads, _ = rows.shape
     row_stride, head_stride, _ = rows.stride()
     padded = triton.next_power_of_2(head_dim)

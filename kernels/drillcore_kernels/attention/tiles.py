@@ -19,7 +19,7 @@ KEY_TILE = 64
 """Keys of a tile: the block size of the KV cache, so that a tile is one page."""
 QUERY_TILE = 64
 """Queries of a tile: one warp group's matrix instruction."""
-HEAD_DIMS = (64, 80, 96, 128, 256)
+MIN_HEAD_DIM, MAX_HEAD_DIM, HEAD_DIM_STEP = 16, 256, 8
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,16 @@ _HOPPER = {64: TileConfig(4, 2, 3), 128: TileConfig(4, 3, 5), 256: TileConfig(4,
 _OTHER = {64: TileConfig(4, 3, 5), 128: TileConfig(4, 2, 3), 256: TileConfig(8, 1, 1)}
 
 
+def check_head_dim(head_dim: int) -> None:
+    """Raise ValueError for a head size without a kernel."""
+    if not MIN_HEAD_DIM <= head_dim <= MAX_HEAD_DIM or head_dim % HEAD_DIM_STEP:
+        allowed = f"a multiple of {HEAD_DIM_STEP} from {MIN_HEAD_DIM} to {MAX_HEAD_DIM}"
+        raise ValueError(f"head_dim must be {allowed}; got {head_dim}")
+
+
 @cache
 def tile_config(head_dim: int, device: torch.device) -> TileConfig:
-    """Give the configuration for a head size on a device.
-
-    Raises:
-        ValueError: no kernel is built for the head size.
-    """
-    if head_dim not in HEAD_DIMS:
-        raise ValueError(f"head_dim must be one of {HEAD_DIMS}; got {head_dim}")
+    """Give the configuration for a head size, which `check_head_dim` lets pass, on a device."""
     padded = max(64, 1 << (head_dim - 1).bit_length())
     hopper = device.type != "cuda" or torch.cuda.get_device_capability(device)[0] >= 9
     return (_HOPPER if hopper else _OTHER)[padded]

@@ -153,6 +153,7 @@ def paged_decode(
     if num_sequences == 0:
         return out
     num_kv_heads = k_cache.shape[2]
+    k_desc, v_desc = page_descriptor(k_cache), page_descriptor(v_cache)
     config = tile_config(head_dim, q.device)
     splits = _num_splits(num_sequences * num_kv_heads, block_table.shape[1])
     block_dim = triton.next_power_of_2(head_dim)
@@ -160,8 +161,8 @@ def paged_decode(
     log_sums = q.new_empty((num_sequences, num_heads, splits), dtype=torch.float32)
     _split_kernel[(num_sequences, num_kv_heads, splits)](
         q,
-        page_descriptor(k_cache),
-        page_descriptor(v_cache),
+        k_desc,
+        v_desc,
         partial,
         log_sums,
         sinks,
