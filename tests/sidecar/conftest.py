@@ -56,10 +56,10 @@ class Shard:
         arguments = [str(PROCESSES / "server.py"), str(self.ring_dir), json.dumps(self.settings | changes)]
         return self._start(arguments, subprocess.PIPE)
 
-    def sidecar(self, crash_at: int | None = None, environment: dict[str, str] | None = None) -> subprocess.Popen:
+    def sidecar(self, crash_at: str | None = None, environment: dict[str, str] | None = None) -> subprocess.Popen:
         arguments = ["-m", "drillcore_server.sidecar"]
         if crash_at is not None:
-            arguments = [str(PROCESSES / "crashing_sidecar.py"), str(crash_at), str(self.trace_path)]
+            arguments = [str(PROCESSES / "crashing_sidecar.py"), crash_at, str(self.trace_path)]
         arguments += ["--ring-dir", str(self.ring_dir), "--output", str(self.output), "--shard", "0"]
         return self._start(arguments, None, environment)
 

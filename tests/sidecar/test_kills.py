@@ -1,7 +1,7 @@
 """kill -9 of either process, at points over the records and over the commit's steps; then the shard goes on.
 
-The sidecar is killed just before its N-th operation on the output volume, a write half-way; the operations of an
-undisturbed run tell where N lies: half of the points fall between the last part's rename and complete.json.
+The sidecar is killed just before one of its operations on the output volume, a write half-way. The operations of an
+undisturbed run are the points; half of those that are drawn fall between the last part's rename and complete.json.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ def points(count: int) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def operations(make_module_shard: Callable[..., Any]) -> list[str]:
-    """What an undisturbed sidecar does on the volume, in order."""
+    """What any sidecar does on the volume, in order. How many writes carry a sample depends on the ring's filling, so
+    only the first two writes of each part are sure."""
     shard = make_module_shard(**SETTINGS)
-    sidecar, server = shard.sidecar(crash_at=0), shard.server()
+    sidecar, server = shard.sidecar(crash_at=""), shard.server()
     assert server.wait(60) == 0
     assert sidecar.wait(60) == 0
     lines = shard.trace_path.read_text().splitlines()
     assert sum(line.startswith("rename") and "/part-" in line for line in lines) >= 20
-    return lines
+    return [line for line in lines if not ("pwrite" in line and "/part-" in line) or line.endswith(("#1", "#2"))]
 
 
-def crash_point(operations: list[str], fraction: float) -> int:
-    """The number of an operation: the first half of the fractions before the last part is renamed, the rest after."""
+def crash_point(operations: list[str], fraction: float) -> str:
+    """An operation: for the first half of the fractions one before the last part is renamed, for the rest one after."""
     last_rename = max(i for i, line in enumerate(operations) if line.startswith("rename") and "/part-" in line)
     if fraction < 0.5:
-        return 1 + int(2 * fraction * last_rename)
-    return 1 + last_rename + int((2 * fraction - 1) * (len(operations) - last_rename))
+        return operations[int(2 * fraction * last_rename)]
+    return operations[last_rename + int((2 * fraction - 1) * (len(operations) - last_rename))]
 
 
 @pytest.mark.parametrize("fraction", points(50))
@@ -84,11 +85,10 @@ def test_a_server_killed_anywhere_loses_nothing_and_repeats_nothing(
 def test_killing_every_sidecar_a_little_later_still_ends(make_shard: Callable[..., Any], operations: list[str]) -> None:
     shard = make_shard(**SETTINGS)
     server = shard.server()
-    crash_at = len(operations) // 6
+    crash_points = iter(operations[len(operations) // 6 :: len(operations) // 8])
     while server.poll() is None:
-        sidecar = shard.sidecar(crash_at=crash_at)
+        sidecar = shard.sidecar(crash_at=next(crash_points, ""))
         shard.wait_for_one_of(server, sidecar)
-        crash_at += 3
     sidecar.terminate()
     assert server.returncode == 0
     shard.check_output()

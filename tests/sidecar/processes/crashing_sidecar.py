@@ -1,36 +1,41 @@
-"""The sidecar, killed just before its N-th operation on the output volume.
+"""The sidecar, killed just before one of its operations on the output volume.
 
-    python crashing_sidecar.py N TRACE_FILE <the sidecar's arguments>
+    python crashing_sidecar.py OPERATION TRACE_FILE <the sidecar's arguments>
 
-Every open for writing, pwrite, fsync, rename, link and unlink below the output counts; all of them are written to
-TRACE_FILE, one a line. N = 0: no crash. A pwrite at N writes half of its bytes before the process dies.
+Every open for writing, pwrite, fsync, rename, link and unlink in the output is written to TRACE_FILE as
+`NAME PATH#K`, the K-th operation of that name on that path, with `*` for attempt ids. OPERATION is one of these
+lines, or empty for no crash. A pwrite writes half of its bytes before the process dies.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import signal
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 
-crash_at, trace_path = int(sys.argv[1]), sys.argv[2]
+crash_at, trace_path = sys.argv[1:3]
 sys.argv = ["sidecar", *sys.argv[3:]]
 output = Path(sys.argv[sys.argv.index("--output") + 1])
 trace = os.open(trace_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
 lock = threading.Lock()
-count = 0
+seen: Counter[str] = Counter()
 
 
 def operation(name: str, path: object, before_death: object = None) -> None:
-    global count
-    if output not in (Path(os.fsdecode(path)), *Path(os.fsdecode(path)).parents):
+    path = Path(os.fsdecode(path))
+    if output not in (path, *path.parents):
         return
     with lock:
-        count += 1
-        os.write(trace, f"{name} {Path(os.fsdecode(path)).relative_to(output)}\n".encode())
-        if count == crash_at:
+        line = f"{name} {re.sub('[0-9a-f]{8}', '*', str(path.relative_to(output)))}"
+        seen[line] += 1
+        line += f"#{seen[line]}"
+        os.write(trace, f"{line}\n".encode())
+        if line == crash_at:
             if before_death is not None:
                 before_death()
             os.kill(os.getpid(), signal.SIGKILL)

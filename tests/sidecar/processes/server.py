@@ -2,8 +2,8 @@
 
     python server.py RING_DIR SETTINGS_JSON
 
-Settings: `job` is job.json's content without the manifest's defaults, see `Settings`. It writes a line a sidecar to
-`sent.jsonl` beside the ring: {"attempt": ..., "rows": [sent to it]}. The exit code is that of the reason, and the
+See `Settings`. For each sidecar it writes a line to `sent.jsonl` beside the ring: {"attempt": ..., "rows": [it will
+send to it]}. The exit code is that of the reason, and the
 message goes to `failure.txt`. To its standard output it says `ready ATTEMPT` for each sidecar and `created N` at the
 end.
 """
@@ -91,22 +91,20 @@ class Server:
             print("ready", ready.attempt, flush=True)
             done = set(np.load(self.ring_dir / COMMITTED_FILE).tolist())
             assert len(done) == ready.committed_rows
-            sent: list[int] = []
+            rows = [row for row in range(self.settings.rows_in) if row not in done]
+            with (self.ring_dir / "sent.jsonl").open("a") as file:
+                file.write(json.dumps({"attempt": ready.attempt, "rows": rows}) + "\n")
             try:
                 if not ready.committed:
-                    self._send_all([row for row in range(self.settings.rows_in) if row not in done], sent)
+                    self._send_all(rows)
                 while not self.producer.committed:
                     self.producer.wait(10)
             except SidecarGoneError:
                 continue
-            finally:
-                with (self.ring_dir / "sent.jsonl").open("a") as file:
-                    file.write(json.dumps({"attempt": ready.attempt, "rows": sent}) + "\n")
 
-    def _send_all(self, rows: list[int], sent: list[int]) -> None:
+    def _send_all(self, rows: list[int]) -> None:
         for row in rows:
             self._send(row)
-            sent.append(row)
             self.producer.poll()
             while row == self.settings.hold_after_row:
                 self.producer.wait(10)
