@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from composed_forward import document_lengths
 from conditions import ClockReading, Row, conditions
+from documents import document_lengths
 from kernels_timing import launch_us, median_us, require_green_checks
 from torch import Tensor
 from triton.errors import TritonError
