@@ -83,7 +83,7 @@ class AttentionMetadata:
             kv_lens: context and new tokens of each sequence.
             block_table: int32 [B, blocks] in host memory; rows of prefills are not read. Needed, like the slots,
                 when a sequence has context.
-            slot_mapping: int64 [T] in host memory.
+            slot_mapping: int64 [T] in host memory, or on the device already.
             device: where the kernels run. Copies to it are asynchronous.
             plan_tiles: the decoder's `ops.plan_tiles`.
 
@@ -158,6 +158,6 @@ def _int32(values: Sequence[int], device: torch.device) -> torch.Tensor:
 
 def _to_device(values: torch.Tensor, device: torch.device) -> torch.Tensor:
     """A copy that nobody waits for: from pageable memory it would wait for the stream."""
-    if device.type == "cuda" and not values.is_pinned():
+    if device.type == "cuda" and values.device.type == "cpu" and not values.is_pinned():
         values = values.pin_memory()
     return values.to(device, non_blocking=True)
