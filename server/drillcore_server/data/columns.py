@@ -21,8 +21,15 @@ MAX_ID_BYTES = 1024
 """A row's own id travels with every sample: it is a name, not a document."""
 
 
-def check_columns(source: DatasetSource, rows: Iterable[SourceRow | QuarantineEntry]) -> None:
+def check_columns(
+    source: DatasetSource, rows: Iterable[SourceRow | QuarantineEntry], schema: Iterable[str] = ()
+) -> None:
     """Refuse a dataset whose first readable rows do not have the job's columns.
+
+    Args:
+        source: the job's dataset.
+        rows: its rows from the first; only as many are read as it takes.
+        schema: columns that its files name themselves.
 
     Raises:
         ShardError: BAD_DATASET, naming the field and the columns that are there, or why no row is readable.
@@ -31,7 +38,7 @@ def check_columns(source: DatasetSource, rows: Iterable[SourceRow | QuarantineEn
     readable = list(islice(_readable(rows, first_fault), PROBED_ROWS))
     if not readable:
         raise ShardError(Reason.BAD_DATASET, _nothing_readable(source, first_fault))
-    there = dict.fromkeys(name for row in readable for name in row.record)
+    there = dict.fromkeys([*schema, *(name for row in readable for name in row.record)])
     missing = [(field, name) for field, name in named_columns(source) if name not in there]
     if missing:
         listed = ", ".join(shown(name) for name in islice(there, 20)) or "none"

@@ -48,7 +48,7 @@ def _message(turn: object, where: str) -> Message:
         raise RowFault(
             QuarantineReason.BAD_COLUMN, f"{where} must be an object with role and content; got {shown(turn)}"
         )
-    role = _role(turn.get("from", turn.get("role")), where)
+    role = _role(turn.get("role") if turn.get("from") is None else turn["from"], where)
     content = _content(turn, where)
     kept = {key: turn[key] for key in _KEPT_KEYS if turn.get(key)}
     reasoning = turn.get("reasoning_content") or turn.get("thinking")
@@ -69,7 +69,7 @@ def _role(name: object, where: str) -> str:
 
 def _content(turn: Mapping[str, Any], where: str) -> str:
     """The text of a turn; text parts are joined by line ends, as vLLM does for templates that take text."""
-    content = turn.get("value") if "value" in turn else turn.get("content")
+    content = turn.get("content") if turn.get("value") is None else turn["value"]
     if content is None and turn.get("tool_calls"):
         return ""
     if isinstance(content, list):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drillcore.records import QuarantineEntry
-from drillcore_server.data.columns import check_columns
+from drillcore_server.data.columnar import ArrowFile, ParquetFile
+from drillcore_server.data.columns import check_columns, named_columns
 from drillcore_server.data.files import FoundFile, find_files, resolve_format
 from drillcore_server.data.identity import DatasetFile, identify
 from drillcore_server.data.jsonl import JsonlFile
@@ -23,7 +25,11 @@ from drillcore_spec.dataset import DatasetSource
 from drillcore_spec.enums import DatasetFormat
 from drillcore_spec.reasons import Reason
 
-_OPENER_OF: dict[DatasetFormat, Callable[[FoundFile], RowFile]] = {DatasetFormat.JSONL: JsonlFile.open}
+_OPENER_OF: dict[DatasetFormat, Callable[[FoundFile, Collection[str]], RowFile]] = {
+    DatasetFormat.JSONL: JsonlFile.open,
+    DatasetFormat.PARQUET: ParquetFile.open,
+    DatasetFormat.ARROW: ArrowFile.open,
+}
 
 
 @dataclass(frozen=True)
@@ -77,15 +83,22 @@ def open_dataset(source: DatasetSource, volumes: Volumes) -> Dataset:
     """
     found = find_files(source.uri, volumes)
     file_format = resolve_format(source.format, found)
+    columns = frozenset(name for _, name in named_columns(source))
+    opener = _OPENER_OF[file_format]
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        row_files = tuple(pool.map(_OPENER_OF[file_format], found))
+        row_files: tuple[RowFile, ...] = tuple(pool.map(opener, found, repeat(columns)))
         files = tuple(pool.map(identify, found))
     num_rows = sum(file.num_rows for file in row_files)
     if num_rows == 0:
         raise ShardError(Reason.BAD_DATASET, f"{source.uri} has no rows: its {len(found)} file(s) are empty")
     dataset = Dataset(files, file_format, min(num_rows, source.max_samples or num_rows), row_files)
-    check_columns(source, dataset.read(range(dataset.num_rows)))
+    check_columns(source, dataset.read(range(dataset.num_rows)), _schema(row_files))
     return dataset
+
+
+def _schema(files: tuple[RowFile, ...]) -> tuple[str, ...]:
+    """The columns of all files that name theirs, in order of appearance."""
+    return tuple(dict.fromkeys(name for file in files for name in file.column_names or ()))
 
 
 def wanted_ranges(rows: range, skip: NDArray[np.int64]) -> Iterator[range]:

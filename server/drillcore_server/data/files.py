@@ -33,6 +33,28 @@ class FoundFile:
     name: str
     """Path relative to the dataset's root, with `/`: what outputs and messages call it."""
 
+    def state(self) -> FileState:
+        """Its state now; raises OSError when it is gone."""
+        status = self.path.stat()
+        return FileState(status.st_size, status.st_mtime_ns)
+
+    def check_unchanged(self, before: FileState) -> None:
+        """Refuse to read on in another file.
+
+        Raises:
+            ShardError: SHARD_UNREADABLE when its state is not `before`.
+        """
+        if self.state() != before:
+            raise ShardError(Reason.SHARD_UNREADABLE, f"{self.path} changed while the job ran: start a new job")
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What changes when somebody writes to a file."""
+
+    size_bytes: int
+    mtime_ns: int
+
 
 def find_files(uri: str, volumes: Volumes) -> list[FoundFile]:
     """The files that a `file://` or `pvc://` URI names, sorted by name.

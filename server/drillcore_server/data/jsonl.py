@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
 from drillcore.records import QuarantineReason
-from drillcore_server.data.files import FoundFile
+from drillcore_server.data.files import FileState, FoundFile
 from drillcore_server.data.line_index import UTF8_BOM, LineIndex, LineIndexer
 from drillcore_server.data.row_file import FileRow
 from drillcore_server.data.rows import RowFault, shown
@@ -35,19 +34,20 @@ class JsonlFile:
 
     found: FoundFile
     index: LineIndex
-    state: tuple[int, int]
-    """Size and modification time in nanoseconds when the index was made."""
+    state: FileState
+    """When the index was made."""
 
     @classmethod
-    def open(cls, found: FoundFile) -> JsonlFile:
-        """Index the rows of a file in one pass.
+    def open(cls, found: FoundFile, columns: Collection[str] = ()) -> JsonlFile:
+        """Index the rows of a file in one pass; every row is read whole, whatever `columns` are needed.
 
         Raises:
             ShardError: BAD_DATASET when the file cannot be read, or is gzip in name only.
         """
         indexer = LineIndexer()
         try:
-            with _open(found) as (file, state):
+            state = found.state()
+            with _open(found) as file:
                 while chunk := file.read(_CHUNK_BYTES):
                     indexer.add(chunk)
         except (OSError, *_BROKEN_GZIP) as error:
@@ -72,11 +72,8 @@ class JsonlFile:
     def read(self, ranges: Iterable[range]) -> Iterator[FileRow]:
         """The rows of ascending ranges; see `RowFile.read`."""
         try:
-            with _open(self.found) as (file, state):
-                if state != self.state:
-                    raise ShardError(
-                        Reason.SHARD_UNREADABLE, f"{self.found.path} changed while the job ran: start a new job"
-                    )
+            self.found.check_unchanged(self.state)
+            with _open(self.found) as file:
                 cursor = _Cursor(file, self.index)
                 for rows in filter(len, ranges):
                     cursor.seek(rows.start)
@@ -165,18 +162,16 @@ def _unreadable(message: str) -> RowFault:
 
 
 @contextmanager
-def _open(found: FoundFile) -> Iterator[tuple[IO[bytes], tuple[int, int]]]:
-    """The file's content, unpacked, and what tells whether it changed."""
+def _open(found: FoundFile) -> Iterator[IO[bytes]]:
+    """The file's content, unpacked."""
     with found.path.open("rb", buffering=_CHUNK_BYTES) as raw:
-        status = os.fstat(raw.fileno())
-        state = (status.st_size, status.st_mtime_ns)
         is_gzip = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
         if is_gzip:
             with gzip.GzipFile(fileobj=raw, mode="rb") as unpacked:
-                yield cast("IO[bytes]", unpacked), state
+                yield cast("IO[bytes]", unpacked)
         else:
-            yield raw, state
+            yield raw
 
 
 def _what(error: BaseException) -> str:
