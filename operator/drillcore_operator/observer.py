@@ -35,7 +35,7 @@ async def observe(
         return Observation(resource, child)
     spec = read_spec(resource.document)
     owned = child if child is not None and child.owner_uid == resource.uid else None
-    pods = await _pods(api, key, owned)
+    pods = await _pods(api, key, owned, wants_suspension=bool(resource.document["spec"].get("suspend")))
     return Observation(
         resource=resource,
         child=child,
@@ -47,11 +47,11 @@ async def observe(
     )
 
 
-async def _pods(api: ClusterApi, key: JobKey, child: ChildJob | None) -> tuple[Pod, ...]:
+async def _pods(api: ClusterApi, key: JobKey, child: ChildJob | None, *, wants_suspension: bool) -> tuple[Pod, ...]:
     if child is None or child.is_deleted:
         return ()
     all_ready = child.ready >= child.num_wanted_pods and not child.terminating and child.active <= child.ready
-    if all_ready and not child.is_finished:
+    if all_ready and not child.is_finished and not wants_suspension:
         return ()
     return tuple(Pod.from_api(pod) for pod in await api.list_pods(key.namespace, child.uid))
 

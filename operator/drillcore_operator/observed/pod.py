@@ -35,6 +35,7 @@ class Pod:
     node: str = ""
     """Empty until it is scheduled."""
     is_ready: bool = False
+    """Serves, and nobody deletes it: a cut-off node leaves its last word, Ready, on pods that are going."""
     deletion_due: datetime | None = None
     """When it should be gone, its grace period included; None: nobody deletes it."""
     finalizers: tuple[str, ...] = ()
@@ -59,7 +60,7 @@ class Pod:
             created=created,
             phase=status.get("phase", "Pending"),
             node=pod["spec"].get("nodeName") or "",
-            is_ready=_holds(conditions.get("Ready")),
+            is_ready=_holds(conditions.get("Ready")) and "deletionTimestamp" not in metadata,
             deletion_due=parse_time(metadata.get("deletionTimestamp")),
             finalizers=tuple(metadata.get("finalizers") or ()),
             scheduling=conditions.get("PodScheduled"),

@@ -182,8 +182,9 @@ class ControlPlane:
             f"--service-account-private-key-file={self.authority.service_account_key}",
             "--use-service-account-credentials",
             "--leader-elect=false",
-            # The defaults of 5 s would leave every quota and pod-GC test waiting.
+            # The defaults, minutes and 15 s, would leave every test of quotas and claims waiting.
             "--resource-quota-sync-period=2s",
+            "--pvclaimbinder-sync-period=1s",
         ]
         return self._process(binaries.KUBE_CONTROLLER_MANAGER, arguments)
 

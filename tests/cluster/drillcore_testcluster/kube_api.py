@@ -22,6 +22,7 @@ from drillcore_testcluster.kinds import Kind, kind_named, kind_of
 
 REQUEST_TIMEOUT_S = 30.0
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 
@@ -120,6 +121,18 @@ class KubeApi:
         content_type = JSON_PATCH if isinstance(body, list) else MERGE_PATCH
         path = kind_named(kind).path(namespace, name, subresource)
         return self.request("PATCH", path, body=body, content_type=content_type)
+
+    def patch_strategic(self, kind: str, name: str, body: object, namespace: str, subresource: str = "") -> Object:
+        """Strategic merge patch: conditions merge by type, as kubelet sends them."""
+        path = kind_named(kind).path(namespace, name, subresource)
+        return self.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+
+    def evict(self, pod: Object) -> None:
+        """Evicts a pod through the API, as `kubectl drain` does."""
+        metadata = {key: pod["metadata"][key] for key in ("name", "namespace")}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+        path = kind_named("Pod").path(metadata["namespace"], metadata["name"], "eviction")
+        self.request("POST", path, body=body)
 
     def delete(self, kind: str, name: str, *, namespace: str | None = None, **params: str) -> Object:
         """Deletes an object; `params` such as gracePeriodSeconds and propagationPolicy."""
