@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+
 from drillcore.dtypes import StoreDType
 from drillcore.journal import Journal, QuarantineLog
 from drillcore.layout import Layout, new_attempt_id

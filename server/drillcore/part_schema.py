@@ -11,19 +11,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from drillcore.dtypes import StoreDType
 from drillcore.layout import FORMAT_VERSION
 from drillcore.manifest import Manifest
+from drillcore.tensor_header import LENGTH_BYTES, TensorSpec, header_bytes, padded_header, widest_header_bytes
 
 HIDDEN_STATES = "hidden_states"
 PADDING = "padding"
 
 _BLOCK_BYTES = 4096
-_LENGTH_BYTES = 8
-_WIDEST_OFFSET = 2**63 - 1
 _TAIL = (
     *("token_ids", "cu_seqlens", "cu_states", "rows", "num_prompt_tokens", "original_tokens", "last_token"),
     *("cu_ids", "norm_sums", "max_abs", "positions", "loss_mask", "has_id", "ids"),
@@ -72,28 +72,15 @@ class PartSchema:
         """Whether a part carries `positions`."""
         return not self.every_token and not self.means
 
-    @property
+    @cached_property
     def header_block_bytes(self) -> int:
         """Bytes before the first state: the widest header that a part of this schema can need."""
-        widest: dict[str, object] = {"__metadata__": dict(self.metadata)}
-        for name in (HIDDEN_STATES, *_TAIL, PADDING):
-            widest[name] = _entry("BF16", (_WIDEST_OFFSET,) * 3, _WIDEST_OFFSET, _WIDEST_OFFSET)
-        length = _LENGTH_BYTES + len(_compact(widest))
+        length = LENGTH_BYTES + widest_header_bytes((HIDDEN_STATES, *_TAIL, PADDING), self.metadata)
         return -(-length // _BLOCK_BYTES) * _BLOCK_BYTES
 
-    def header_block(self, tensors: Mapping[str, tuple[str, tuple[int, ...], int]]) -> bytes:
-        """The header block of a part.
-
-        Args:
-            tensors: by name in file order: element type, shape, bytes.
-        """
-        header: dict[str, object] = {"__metadata__": dict(self.metadata)}
-        offset = 0
-        for name, (dtype, shape, size_bytes) in tensors.items():
-            header[name] = _entry(dtype, shape, offset, offset + size_bytes)
-            offset += size_bytes
-        length = self.header_block_bytes - _LENGTH_BYTES
-        return length.to_bytes(_LENGTH_BYTES, "little") + _compact(header).ljust(length)
+    def header_block(self, tensors: Mapping[str, TensorSpec]) -> bytes:
+        """The header block of a part with these tensors, in file order."""
+        return padded_header(header_bytes(tensors, self.metadata), self.header_block_bytes)
 
     def part_bytes(self, *, samples: int, tokens: int, states: int, id_bytes: int = 0, loss_mask: bool = False) -> int:
         """Size of a part with that much in it.
@@ -115,11 +102,3 @@ class PartSchema:
         if loss_mask:
             tail += tokens
         return self.header_block_bytes + states * self.state_bytes + tail
-
-
-def _entry(dtype: str, shape: tuple[int, ...], begin: int, end: int) -> dict[str, object]:
-    return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
-
-
-def _compact(header: Mapping[str, object]) -> bytes:
-    return json.dumps(header, separators=(",", ":")).encode("ascii")

@@ -16,6 +16,7 @@ from drillcore.part_info import PartInfo, row_ranges
 from drillcore.part_schema import HIDDEN_STATES, PADDING, PartSchema
 from drillcore.records import SampleEnd
 from drillcore.sample_columns import SampleColumns
+from drillcore.tensor_header import TensorSpec
 
 _ZEROS = memoryview(bytes(1 << 20))
 
@@ -150,13 +151,14 @@ class PartWriter:
         tensors = self._columns.tensors()
         for tensor in tensors.values():
             offset = self._write_tail(tensor, offset, hasher)
-        shapes = {name: (_dtype_name(t), t.shape, t.nbytes) for name, t in tensors.items()}
+        specs = {name: TensorSpec.of(tensor) for name, tensor in tensors.items()}
         if self._high_water > offset:
-            shapes[PADDING] = ("U8", (self._high_water - offset,), self._high_water - offset)
+            left = self._high_water - offset
+            specs[PADDING] = TensorSpec("U8", (left,), left)
             offset = self._write_padding(offset, hasher)
-        states = (self._num_states, self._schema.num_columns, self._schema.hidden_size)
-        hidden = (self._schema.store_dtype.value, states, self._num_states * self._schema.state_bytes)
-        header = self._schema.header_block({HIDDEN_STATES: hidden, **shapes})
+        shape = (self._num_states, self._schema.num_columns, self._schema.hidden_size)
+        states = TensorSpec(self._schema.store_dtype.value, shape, self._end - self._block_bytes)
+        header = self._schema.header_block({HIDDEN_STATES: states, **specs})
         write_at(self._fd, memoryview(header), 0, self._temporary)
         hasher.update(header)
         return offset, hasher.hexdigest()
@@ -204,7 +206,3 @@ class PartWriter:
             norm_sums=tuple(self._columns.norm_sums.sum(axis=0).tolist()),
             max_abs=tuple(self._columns.max_abs.max(axis=0).tolist()),
         )
-
-
-def _dtype_name(tensor: npt.NDArray[Any]) -> str:
-    return {"i8": "I64", "f8": "F64", "i4": "I32", "u1": "U8"}[tensor.dtype.str[1:]]

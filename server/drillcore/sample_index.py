@@ -15,6 +15,7 @@ from drillcore.part_info import CommittedPart
 from drillcore.ranges import concatenated_ranges
 from drillcore.sample_columns import cumulated
 from drillcore.tensor_file import TensorFile
+from drillcore.tensor_header import tensor_file_bytes
 
 _BYTE_FIELDS = ("has_id", "ids")
 
@@ -84,10 +85,7 @@ class SampleIndex:
 
     def to_bytes(self) -> bytes:
         """The bytes of the index file."""
-        from safetensors.numpy import save
-
-        data: bytes = save({f.name: getattr(self, f.name) for f in fields(self)}, {"format": "drillcore-index"})
-        return data
+        return tensor_file_bytes({f.name: getattr(self, f.name) for f in fields(self)}, {"format": "drillcore-index"})
 
     @classmethod
     def load(cls, path: Path, parts: Sequence[CommittedPart]) -> SampleIndex:
