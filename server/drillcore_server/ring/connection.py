@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -18,27 +21,37 @@ def listen_at(ring_dir: Path) -> socket.socket:
 
     The name is never removed by the process that bound it: by then it may be that of its successor.
     """
-    path = ring_dir / SIDECAR_SOCKET
-    path.unlink(missing_ok=True)
+    (ring_dir / SIDECAR_SOCKET).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(str(path))
-    path.chmod(0o660)
+    with _short_address(ring_dir) as address:
+        listener.bind(address)
+    (ring_dir / SIDECAR_SOCKET).chmod(0o660)
     listener.listen(4)
     return listener
 
 
 def connect_to(ring_dir: Path, timeout_s: float) -> socket.socket | None:
     """The connection to the sidecar, or `None` when none listens within `timeout_s`."""
-    path = str(ring_dir / SIDECAR_SOCKET)
     deadline = time.monotonic() + timeout_s
-    while True:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            connection.connect(path)
-        except (FileNotFoundError, ConnectionRefusedError):
-            connection.close()
-        else:
-            return connection
-        if time.monotonic() >= deadline:
-            return None
-        time.sleep(CONNECT_RETRY_S)
+    with _short_address(ring_dir) as address:
+        while True:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:
+                connection.connect(address)
+            except (FileNotFoundError, ConnectionRefusedError):
+                connection.close()
+            else:
+                return connection
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(CONNECT_RETRY_S)
+
+
+@contextmanager
+def _short_address(ring_dir: Path) -> Iterator[str]:
+    """The socket's address by way of an open folder: unix(7) allows 107 bytes, and a folder's path may be longer."""
+    folder = os.open(ring_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{SIDECAR_SOCKET}"
+    finally:
+        os.close(folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
@@ -64,7 +65,7 @@ class Drain:
         self._selector.register(waker, selectors.EVENT_READ)
         self._selector.register(doorbell, selectors.EVENT_READ)
         self.parts: list[PartInfo] = []
-        """Parts of this attempt that are journaled."""
+        """Parts of this attempt that are journaled; their rows stand in the journal, not here: memory stays flat."""
 
     def stop(self) -> None:
         """Ends `run` as soon as what is sealed now is durable. May be called in a signal handler."""
@@ -140,7 +141,7 @@ class Drain:
         for event in self._pool.collect():
             self._router.apply(event)
             if isinstance(event, PartClosed) and event.part is not None:
-                self.parts.append(event.part)
+                self.parts.append(replace(event.part, rows=()))
 
     def _sync_quarantine_when_due(self) -> None:
         now_s = time.monotonic()
