@@ -51,7 +51,7 @@ def test_max_samples_keeps_the_first_rows_over_all_files(write_rows: WriteRows, 
 
 @given(num_rows=st.integers(0, 100), count=st.integers(1, 120))
 def test_shards_are_contiguous_and_of_nearly_equal_size(num_rows: int, count: int) -> None:
-    dataset = Dataset((), DatasetFormat.JSONL, num_rows, ())
+    dataset = Dataset((), DatasetFormat.JSONL, None, num_rows, ())
     shards = [dataset.shard_rows(index, count) for index in range(count)]
     assert [row for shard in shards for row in shard] == list(range(num_rows))
     assert max(map(len, shards)) - min(map(len, shards)) <= 1

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from drillcore_server.data.files import find_files, resolve_format
+from drillcore_server.data.files import find_local_files
+from drillcore_server.data.formats import resolve_format
 from drillcore_server.errors import ShardError
 from drillcore_server.volumes import Volumes
 from drillcore_spec.enums import DatasetFormat
@@ -18,7 +19,7 @@ def _touch(folder: Path, *names: str) -> None:
 
 
 def _names(folder: Path, pattern: str) -> list[str]:
-    return [file.name for file in find_files(f"file://{folder}/{pattern}", NOWHERE)]
+    return [file.name for file in find_local_files(f"file://{folder}/{pattern}", None, NOWHERE)]
 
 
 def test_files_of_a_pattern_are_sorted_by_name(tmp_path: Path) -> None:
@@ -50,8 +51,8 @@ def test_a_claim_is_a_folder_under_the_volumes(tmp_path: Path) -> None:
     _touch(tmp_path, "claim/set/a.jsonl", "elsewhere/set/b.jsonl")
     root = Volumes(tmp_path)
     mounted = Volumes(tmp_path, {"claim": tmp_path / "elsewhere"})
-    assert [file.name for file in find_files("pvc://claim/set/*.jsonl", root)] == ["a.jsonl"]
-    assert [file.name for file in find_files("pvc://claim/set/*.jsonl", mounted)] == ["b.jsonl"]
+    assert [file.name for file in find_local_files("pvc://claim/set/*.jsonl", None, root)] == ["a.jsonl"]
+    assert [file.name for file in find_local_files("pvc://claim/set/*.jsonl", None, mounted)] == ["b.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -88,20 +89,16 @@ def test_a_name_that_no_message_could_hold_is_refused(tmp_path: Path) -> None:
         ("a.arrow", DatasetFormat.ARROW),
     ],
 )
-def test_auto_goes_by_the_name(tmp_path: Path, name: str, expected: DatasetFormat) -> None:
-    _touch(tmp_path, name)
-    assert resolve_format(DatasetFormat.AUTO, find_files(f"file://{tmp_path}/{name}", NOWHERE)) is expected
+def test_auto_goes_by_the_name(name: str, expected: DatasetFormat) -> None:
+    assert resolve_format(DatasetFormat.AUTO, [name]) is expected
 
 
-def test_a_format_that_is_set_is_not_guessed(tmp_path: Path) -> None:
-    _touch(tmp_path, "rows.txt")
-    files = find_files(f"file://{tmp_path}/rows.txt", NOWHERE)
-    assert resolve_format(DatasetFormat.JSONL, files) is DatasetFormat.JSONL
+def test_a_format_that_is_set_is_not_guessed() -> None:
+    assert resolve_format(DatasetFormat.JSONL, ["rows.txt"]) is DatasetFormat.JSONL
     with pytest.raises(ShardError, match=r"rows\.txt.*set the format"):
-        resolve_format(DatasetFormat.AUTO, files)
+        resolve_format(DatasetFormat.AUTO, ["rows.txt"])
 
 
-def test_two_formats_are_refused_with_one_file_of_each(tmp_path: Path) -> None:
-    _touch(tmp_path, "a.jsonl", "b.parquet")
+def test_two_formats_are_refused_with_one_file_of_each() -> None:
     with pytest.raises(ShardError, match=r"a\.jsonl.*b\.parquet"):
-        resolve_format(DatasetFormat.AUTO, find_files(f"file://{tmp_path}/*", NOWHERE))
+        resolve_format(DatasetFormat.AUTO, ["a.jsonl", "b.parquet"])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,9 @@ from numpy.typing import NDArray
 from drillcore.records import QuarantineEntry
 from drillcore_server.data.columnar import ArrowFile, ParquetFile
 from drillcore_server.data.columns import check_columns, named_columns
-from drillcore_server.data.files import FoundFile, find_files, resolve_format
+from drillcore_server.data.files import FoundFile, find_local_files
+from drillcore_server.data.formats import resolve_format
+from drillcore_server.data.hub import find_hub_files
 from drillcore_server.data.identity import DatasetFile, identify
 from drillcore_server.data.jsonl import JsonlFile
 from drillcore_server.data.row_file import FileRow, RowFile
@@ -24,6 +27,7 @@ from drillcore_server.volumes import Volumes
 from drillcore_spec.dataset import DatasetSource
 from drillcore_spec.enums import DatasetFormat
 from drillcore_spec.reasons import Reason
+from drillcore_spec.uris import is_hub
 
 _OPENER_OF: dict[DatasetFormat, Callable[[FoundFile, Collection[str]], RowFile]] = {
     DatasetFormat.JSONL: JsonlFile.open,
@@ -40,6 +44,8 @@ class Dataset:
     """Identity of the files, sorted by path."""
     format: DatasetFormat
     """Never Auto."""
+    revision: str | None
+    """The commit of a hub's dataset; None for files, which have no history."""
     num_rows: int
     """Rows of the job: of all files, at most maxSamples."""
     row_files: tuple[RowFile, ...]
@@ -72,17 +78,25 @@ class Dataset:
             first += file.num_rows
 
 
-def open_dataset(source: DatasetSource, volumes: Volumes) -> Dataset:
+def open_dataset(source: DatasetSource, volumes: Volumes, cache_dir: Path | None = None) -> Dataset:
     """Find, count and identify the dataset, and check that it has the job's columns.
 
     One pass over each file; memory does not grow with their size.
 
+    Args:
+        source: the job's dataset.
+        volumes: where claims are mounted.
+        cache_dir: folder of downloaded files; None: huggingface_hub's own (HF_HOME).
+
     Raises:
         ShardError: DATASET_NOT_FOUND when no file is there; BAD_DATASET when a file cannot be read, no row is
-            readable, or a column is missing.
+            readable, or a column is missing; MODEL_UNAVAILABLE when a hub does not answer.
     """
-    found = find_files(source.uri, volumes)
-    file_format = resolve_format(source.format, found)
+    if is_hub(source.uri):
+        found, revision = find_hub_files(source.uri, source.split, cache_dir)
+    else:
+        found, revision = find_local_files(source.uri, source.split, volumes), None
+    file_format = resolve_format(source.format, (file.name for file in found))
     columns = frozenset(name for _, name in named_columns(source))
     opener = _OPENER_OF[file_format]
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
@@ -91,7 +105,7 @@ def open_dataset(source: DatasetSource, volumes: Volumes) -> Dataset:
     num_rows = sum(file.num_rows for file in row_files)
     if num_rows == 0:
         raise ShardError(Reason.BAD_DATASET, f"{source.uri} has no rows: its {len(found)} file(s) are empty")
-    dataset = Dataset(files, file_format, min(num_rows, source.max_samples or num_rows), row_files)
+    dataset = Dataset(files, file_format, revision, min(num_rows, source.max_samples or num_rows), row_files)
     check_columns(source, dataset.read(range(dataset.num_rows)), _schema(row_files))
     return dataset
 

@@ -1,25 +1,17 @@
-"""The files of a dataset: found by URI, sorted, and told apart by format."""
+"""The files of a dataset on this machine's disks and volumes."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 
+from drillcore_server.data.formats import FORMAT_OF_SUFFIX
+from drillcore_server.data.splits import files_of_folder
 from drillcore_server.errors import ShardError
 from drillcore_server.volumes import Volumes
-from drillcore_spec.enums import DatasetFormat
 from drillcore_spec.reasons import Reason
-
-FORMAT_OF_SUFFIX = {
-    ".jsonl": DatasetFormat.JSONL,
-    ".ndjson": DatasetFormat.JSONL,
-    ".json": DatasetFormat.JSONL,
-    ".parquet": DatasetFormat.PARQUET,
-    ".arrow": DatasetFormat.ARROW,
-}
 
 _GLOB_CHARACTERS = frozenset("*?[")
 
@@ -56,18 +48,26 @@ class FileState:
     mtime_ns: int
 
 
-def find_files(uri: str, volumes: Volumes) -> list[FoundFile]:
+def find_local_files(uri: str, split: str | None, volumes: Volumes) -> list[FoundFile]:
     """The files that a `file://` or `pvc://` URI names, sorted by name.
 
-    A folder stands for the dataset files directly in it. The dataset's root is the folder of the URI's last
-    part without glob characters, so that names are the same wherever a claim is mounted.
+    A folder stands for the dataset files directly in it, or for a dataset that was saved there. The dataset's root
+    is the folder, or the last folder of the URI without glob characters, so that names are the same wherever a
+    claim is mounted.
 
     Raises:
-        ShardError: DATASET_NOT_FOUND when there is none; BAD_DATASET when a name is not UTF-8.
+        ShardError: DATASET_NOT_FOUND when there is none; BAD_DATASET when a name is not UTF-8, or when the split
+            is not clear; BAD_SPEC for a split of files that are named one by one.
     """
     path = volumes.resolve(uri, "spec.dataset.uri", Reason.DATASET_NOT_FOUND)
     if path.is_dir():
-        root, matches = path, [entry for entry in path.iterdir() if format_of_name(entry.name) is not None]
+        root, matches = files_of_folder(path, split)
+    elif split is not None:
+        raise ShardError(
+            Reason.BAD_SPEC,
+            f"`spec.dataset.split` chooses among the splits of a folder or of a hub's dataset; {uri!r} names files:"
+            " leave the split out, or name the folder",
+        )
     elif path.exists():
         root, matches = path.parent, [path]
     else:
@@ -81,38 +81,6 @@ def find_files(uri: str, volumes: Volumes) -> list[FoundFile]:
     for file in files:
         _check_name(file)
     return files
-
-
-def format_of_name(name: str) -> DatasetFormat | None:
-    """The format that a file name stands for; None when it stands for none."""
-    return FORMAT_OF_SUFFIX.get(PurePath(name.removesuffix(".gz")).suffix.lower())
-
-
-def resolve_format(chosen: DatasetFormat, files: Iterable[FoundFile]) -> DatasetFormat:
-    """The format of all files: the one chosen, or for Auto the one that their names stand for.
-
-    Raises:
-        ShardError: BAD_DATASET when Auto finds an unknown name or two formats.
-    """
-    if chosen is not DatasetFormat.AUTO:
-        return chosen
-    example_of: dict[DatasetFormat, str] = {}
-    for file in files:
-        found = format_of_name(file.name)
-        if found is None:
-            raise ShardError(
-                Reason.BAD_DATASET,
-                f"`spec.dataset.format` Auto expects files named {', '.join(f'*{s}' for s in FORMAT_OF_SUFFIX)};"
-                f" got {file.name!r}: set the format, or narrow `spec.dataset.uri`",
-            )
-        example_of.setdefault(found, file.name)
-    if len(example_of) > 1:
-        examples = ", ".join(f"{name!r} ({found})" for found, name in example_of.items())
-        raise ShardError(
-            Reason.BAD_DATASET,
-            f"`spec.dataset.uri` must name files of one format; got {examples}: narrow it to one of them",
-        )
-    return next(iter(example_of))
 
 
 def _root_of(pattern: Path) -> Path:

@@ -69,6 +69,8 @@ def dataset_identity(dataset: Dataset, source: DatasetSource, chat_template: str
     columns: dict[str, JsonValue] = source.columns.model_dump(mode="json", by_alias=True, exclude_none=True)
     identity: dict[str, JsonValue] = {
         "uri": source.uri,
+        "revision": dataset.revision,
+        "split": source.split,
         "files": [file.to_json() for file in dataset.files],
         "format": dataset.format.value,
         "columns": columns,
