@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 
@@ -23,10 +24,14 @@ class Waker:
             os.eventfd_write(self._fd, 1)
 
     def clear(self) -> None:
-        """Takes the ringing back; look at what happened after this."""
-        if self._rung:
+        """Takes the ringing back; look at what happened after this.
+
+        A thread may stand between its mark and its write, then its write comes late and wakes once more for nothing.
+        Reading before the mark is taken back is what loses no wake.
+        """
+        with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._fd)
-            self._rung = False
+        self._rung = False
 
     def close(self) -> None:
         """Closes the eventfd."""
