@@ -1,4 +1,4 @@
-"""Enumerations of the job spec; values are CamelCase as the Kubernetes API conventions ask."""
+"""Enumerations of the job spec and of its messages; values are CamelCase as the Kubernetes API conventions ask."""
 
 from __future__ import annotations
 
@@ -75,3 +75,12 @@ class OutputLayout(StrEnum):
     """Many rows a file: few files, fit for network file systems."""
     PER_SAMPLE = "PerSample"
     """One file a row, as speculators' trainer reads them."""
+
+
+class ShardState(StrEnum):
+    """Where a shard's attempt stands."""
+
+    STARTING = "Starting"
+    RUNNING = "Running"
+    COMMITTED = "Committed"
+    FAILED = "Failed"

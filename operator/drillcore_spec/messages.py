@@ -6,12 +6,12 @@ Readers ignore keys that they do not know: pods of an older image report to a ne
 from __future__ import annotations
 
 from bisect import bisect_right
-from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from drillcore_spec.enums import ShardState
 from drillcore_spec.reasons import Reason
 
 MAX_TERMINATION_BYTES = 3500
@@ -82,15 +82,6 @@ class TerminationMessage(Message):
             return cls.model_validate_json(text.strip().rpartition("\n")[2])
         except ValidationError:
             return None
-
-
-class ShardState(StrEnum):
-    """Where a shard's attempt stands."""
-
-    STARTING = "Starting"
-    RUNNING = "Running"
-    COMMITTED = "Committed"
-    FAILED = "Failed"
 
 
 class ProgressReport(Message):

@@ -26,5 +26,5 @@ def test_nothing_heavy_is_loaded_before_the_doorbell_is_bound() -> None:
     assert not loaded & {"numpy", "pydantic", "safetensors", "xxhash", "httpx", "yaml"}
 
 
-def test_a_sidecar_that_posts_no_progress_loads_no_http_client() -> None:
-    assert "httpx" not in modules_after("import drillcore_server.sidecar.session")
+def test_a_sidecar_that_posts_no_progress_loads_no_http_client_and_no_models() -> None:
+    assert not modules_after("import drillcore_server.sidecar.session") & {"httpx", "pydantic"}

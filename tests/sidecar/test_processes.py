@@ -74,13 +74,7 @@ def test_several_writers_share_a_full_ring(make_shard: Callable[..., Any]) -> No
     assert len(Layout(shard.output).shard(0).files(is_part)) > 4
 
 
-def test_parts_close_by_age(make_shard: Callable[..., Any]) -> None:
-    shard = make_shard(rows_in=12, commit_interval_s=0.0)
-    assert shard.run() == 0
-    shard.check_output()
-    assert len(Layout(shard.output).shard(0).files(is_part)) == 12
-
-
+@pytest.mark.kill
 def test_an_idle_sidecar_makes_its_part_durable_after_the_interval(make_shard: Callable[..., Any]) -> None:
     shard = make_shard(rows_in=8, commit_interval_s=0.2, hold_after_row=5)
     server, sidecar = shard.server(), shard.sidecar()
@@ -189,6 +183,7 @@ def test_sigterm_before_a_server_comes_ends_the_sidecar(shard: Any) -> None:
     assert sidecar.wait(60) in (Reason.TERMINATED.exit_code, -signal.SIGTERM)
 
 
+@pytest.mark.kill
 def test_a_server_that_dies_loses_nothing_that_it_sealed(make_shard: Callable[..., Any]) -> None:
     shard = make_shard(rows_in=30, min_tokens=40)
     sidecar, server = shard.sidecar(), shard.server(die_after_records=41)
@@ -200,6 +195,7 @@ def test_a_server_that_dies_loses_nothing_that_it_sealed(make_shard: Callable[..
     assert [rows for _, rows in shard.sent()] == [list(range(30)), list(range(20, 30))]
 
 
+@pytest.mark.kill
 def test_a_server_that_dies_after_end_leaves_a_committed_shard(shard: Any) -> None:
     sidecar, server = shard.sidecar(), shard.server(die_after_end=True)
     assert server.wait(60) == -signal.SIGKILL

@@ -15,7 +15,8 @@ import pytest
 
 from drillcore_server.sidecar.progress import ShardProgress
 from drillcore_server.sidecar.progress_poster import ProgressPoster, ProgressTarget
-from drillcore_spec.messages import ProgressReport, ShardState
+from drillcore_spec.enums import ShardState
+from drillcore_spec.messages import ProgressReport
 
 
 class Receiver:

@@ -6,10 +6,14 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from drillcore.part_info import PartInfo
-from drillcore_spec.messages import ProgressReport, ShardState
+from drillcore_spec.enums import ShardState
 from drillcore_spec.names import PROGRESS_FILE
+
+if TYPE_CHECKING:
+    from drillcore_spec.messages import ProgressReport
 
 
 @dataclass
@@ -64,7 +68,9 @@ class ShardProgress:
         self.bytes_durable = self.bytes_written = num_bytes
 
     def report(self, seq: int) -> ProgressReport:
-        """The durable counts, for the job-status API."""
+        """The durable counts, for the job-status API. Imported on use: local runs post nothing, and start sooner."""
+        from drillcore_spec.messages import ProgressReport
+
         done = self.rows_durable + self.rows_quarantined
         return ProgressReport(
             shard=self.shard,

@@ -34,7 +34,7 @@ from drillcore_server.sidecar.part_pool import PartLimits, PartPool
 from drillcore_server.sidecar.progress import ShardProgress
 from drillcore_server.sidecar.sample_router import SampleRouter
 from drillcore_server.sidecar.waker import Waker
-from drillcore_spec.messages import ShardState
+from drillcore_spec.enums import ShardState
 
 logger = logging.getLogger(__name__)
 
