@@ -90,7 +90,12 @@ class ChildJob:
         """Pods that should run now."""
         if self.suspended or self.is_finished:
             return 0
-        return min(self.parallelism, self.completions - len(self.completed) - len(self.failed))
+        return min(self.parallelism, self.num_unfinished)
+
+    @property
+    def num_unfinished(self) -> int:
+        """Indexes that have neither succeeded nor failed for good."""
+        return self.completions - len(self.completed) - len(self.failed)
 
     def _holds(self, condition: str) -> bool:
         view = self.conditions.get(condition)

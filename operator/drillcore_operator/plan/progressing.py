@@ -43,6 +43,8 @@ def progressing(
     if suspended.status is ConditionStatus.TRUE:
         waiting = suspended.reason, suspended.message
         return false(*waiting) if started else unknown(*waiting)
+    if child is not None and not child.num_unfinished:
+        return true(ConditionReason.RUNNING, "every shard is done; the last pods end")
     if child is not None and child.ready:
         return true(ConditionReason.RUNNING, f"{child.ready} of {child.num_wanted_pods} shards are running")
     if started:
