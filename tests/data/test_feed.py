@@ -1,4 +1,6 @@
 import functools
+import io
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from drillcore_server.data import RowFeed, RowPreparer, feed, prepared_batches
 from drillcore_server.data.feed import Batch
 from drillcore_server.data.feed_process import FeedTask, ProcessFeed
+from drillcore_server.data.feed_worker import serve
 from drillcore_server.errors import ShardError
 from drillcore_spec.dataset import DatasetSource
 from drillcore_spec.reasons import Reason
@@ -88,19 +91,34 @@ def test_leaving_a_feed_early_ends_its_thread(monkeypatch: pytest.MonkeyPatch) -
     assert "row-feed" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_process_gives_the_same_batches_and_its_failure(
+def test_a_process_gives_the_same_batches_and_counts(
+    write_rows: WriteRows, opened: Callable[..., Any], tokenizer_folder: Path, source_of: Callable[..., DatasetSource]
+) -> None:
+    write_rows([{"text": f"row {n}"} for n in range(40)])
+    dataset = opened(context_size=7)
+    make_packer = functools.partial(RowPreparer, tokenizer_folder, source_of(context_size=7), 100)
+    here = make_packer()
+    expected = list(prepared_batches(dataset, here, range(40), shard=2))
+    with ProcessFeed(FeedTask(dataset, make_packer, range(40), shard=2)) as batches:
+        got = list(batches)
+        assert batches.counts == here.counts
+    assert here.counts.dropped_tokens > 0
+    assert _rows(got) == _rows(expected)
+    assert got[1][0].token_ids.tolist() == expected[1][0].token_ids.tolist()  # type: ignore[union-attr]
+
+
+def test_the_worker_sends_its_failure_after_the_batches_before_it(
     write_rows: WriteRows, opened: Callable[..., Any], make_preparer: Callable[[], RowPreparer]
 ) -> None:
     write_rows([{"text": f"row {n}"} for n in range(40)] + [{"text": "too long " * 100}])
-    dataset = opened()
-    expected = list(prepared_batches(dataset, make_preparer(), range(40)))
-    with ProcessFeed(FeedTask(dataset, make_preparer, range(41), np.array([5]))) as batches:
-        first = next(batches)
-        with pytest.raises(ShardError, match="line 41: the row has") as caught:
-            list(batches)
-    assert caught.value.reason is Reason.BAD_DATASET
+    pipe = io.BytesIO()
+    serve(FeedTask(opened(), make_preparer, range(41), np.array([5])), pipe)
+    pipe.seek(0)
+    first, failure = pickle.load(pipe), pickle.load(pipe)
     assert [row.row for row in first] == [n for n in range(17) if n != 5]
-    assert first[-1].token_ids.tolist() == expected[1][0].token_ids.tolist()  # type: ignore[union-attr]
+    assert failure.reason is Reason.BAD_DATASET
+    assert "line 41: the row has" in failure.message
+    assert pipe.read() == b""
 
 
 def test_a_process_that_dies_is_no_silent_end(

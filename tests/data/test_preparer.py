@@ -163,3 +163,25 @@ def test_prepared_rows_own_no_more_than_their_tokens(write_rows: WriteRows, prep
     (row,) = prepared(max_model_len=8)
     assert isinstance(row, PreparedRow)
     assert row.token_ids.base is None
+
+
+def test_rows_without_a_supervised_token_are_counted(
+    write_rows: WriteRows, opened: Callable[..., Any], tokenizer_folder: Path, source_of: Callable[..., DatasetSource]
+) -> None:
+    write_rows([{"ids": [1] * 4, "mask": [0, 0, 0, 1]}, {"ids": [1], "mask": [1]}, {"ids": [1], "mask": [0]}])
+    columns = IDS | {"loss_mask": "mask"}
+    preparer = RowPreparer(tokenizer_folder, source_of(columns=columns), 3)
+    preparer.prepare_batch(list(opened(columns=columns).read(range(3))))
+    assert preparer.counts.unsupervised_rows == 2
+
+
+def test_the_jobs_own_template_and_arguments_are_used(
+    write_rows: WriteRows, prepared: Prepared, template_text: Callable[[str], str], tokenizer: Tokenizer
+) -> None:
+    write_rows([_conversation("a")])
+    (row,) = prepared(
+        columns=CHAT,
+        chat_template_kwargs={"enable_thinking": "false"},
+        preparer={"chat_template": template_text("qwen3"), "is_generating": True},
+    )
+    assert tokenizer._loaded.decode(row.token_ids).endswith("assistant\n<think>\n\n</think>\n\n")

@@ -10,16 +10,19 @@ from drillcore_server.data.feed import RowFeed, prepared_batches
 from drillcore_server.data.identity import DatasetFile, dataset_identity
 from drillcore_server.data.loss_mask import resolve_loss_mask
 from drillcore_server.data.preparer import RowPreparer
-from drillcore_server.data.rows import PreparedRow, SourceRow
+from drillcore_server.data.rows import PreparationCounts, PreparedRow, SourceRow
+from drillcore_server.data.template_file import load_chat_template
 
 __all__ = [
     "Dataset",
     "DatasetFile",
+    "PreparationCounts",
     "PreparedRow",
     "RowFeed",
     "RowPreparer",
     "SourceRow",
     "dataset_identity",
+    "load_chat_template",
     "open_dataset",
     "prepared_batches",
     "resolve_loss_mask",

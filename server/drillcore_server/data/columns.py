@@ -1,68 +1,19 @@
-"""The columns of a row: whether they are there, and what they hold."""
+"""What the columns of a row hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drillcore.records import QuarantineEntry, QuarantineReason
-from drillcore_server.data.rows import RowFault, SourceRow, shown
-from drillcore_server.errors import ShardError
-from drillcore_spec.dataset import DatasetSource
-from drillcore_spec.reasons import Reason
+from drillcore.records import QuarantineReason
+from drillcore_server.data.rows import RowFault, shown
 
-PROBED_ROWS = 100
-"""Readable rows looked at before a column counts as missing from the dataset."""
 MAX_ID_BYTES = 1024
 """A row's own id travels with every sample: it is a name, not a document."""
-
-
-def check_columns(
-    source: DatasetSource, rows: Iterable[SourceRow | QuarantineEntry], schema: Iterable[str] = ()
-) -> None:
-    """Refuse a dataset whose first readable rows do not have the job's columns.
-
-    Args:
-        source: the job's dataset.
-        rows: its rows from the first; only as many are read as it takes.
-        schema: columns that its files name themselves.
-
-    Raises:
-        ShardError: BAD_DATASET, naming the field and the columns that are there, or why no row is readable.
-    """
-    first_fault: list[QuarantineEntry] = []
-    readable = list(islice(_readable(rows, first_fault), PROBED_ROWS))
-    if not readable:
-        raise ShardError(Reason.BAD_DATASET, _nothing_readable(source, first_fault))
-    there = dict.fromkeys([*schema, *(name for row in readable for name in row.record)])
-    missing = [(field, name) for field, name in named_columns(source) if name not in there]
-    if missing:
-        listed = ", ".join(shown(name) for name in islice(there, 20)) or "none"
-        raise ShardError(
-            Reason.BAD_DATASET,
-            "\n".join(
-                f"`spec.dataset.columns.{field}` names a column that {source.uri} does not have: {name!r};"
-                f" the columns of its first rows are {listed}"
-                for field, name in missing
-            ),
-        )
-
-
-def named_columns(source: DatasetSource) -> list[tuple[str, str]]:
-    """Field and column of each column that the job names."""
-    columns = source.columns
-    fields = {
-        "text": columns.text,
-        "messages": columns.messages,
-        "inputIds": columns.input_ids,
-        "lossMask": columns.loss_mask,
-        "id": columns.id,
-    }
-    return [(field, name) for field, name in fields.items() if name is not None]
 
 
 def read_id(record: Mapping[str, Any], column: str | None) -> str | None:
@@ -143,6 +94,20 @@ def checked_text(text: str, where: str) -> str:
     return text
 
 
+def check_vocabulary(token_ids: NDArray[np.int64], vocab_size: int) -> None:
+    """Refuse ids without an embedding.
+
+    Raises:
+        RowFault: BAD_COLUMN, naming the first one.
+    """
+    outside = np.flatnonzero((token_ids < 0) | (token_ids >= vocab_size))
+    if len(outside):
+        raise RowFault(
+            QuarantineReason.BAD_COLUMN,
+            f"token ids must be 0 to {vocab_size - 1}; got {token_ids[outside[0]]} at index {outside[0]}",
+        )
+
+
 def _value(record: Mapping[str, Any], column: str) -> Any:
     if column not in record:
         listed = ", ".join(shown(name) for name in islice(record, 10)) or "none"
@@ -170,19 +135,3 @@ def _int_array(record: Mapping[str, Any], column: str, what: str, *, accept_bool
 
 def _bad_column(column: str | None, message: str) -> RowFault:
     return RowFault(QuarantineReason.BAD_COLUMN, f"column {column!r} {message}")
-
-
-def _readable(rows: Iterable[SourceRow | QuarantineEntry], first_fault: list[QuarantineEntry]) -> Iterable[SourceRow]:
-    for row in rows:
-        if isinstance(row, SourceRow):
-            yield row
-        elif not first_fault:
-            first_fault.append(row)
-
-
-def _nothing_readable(source: DatasetSource, first_fault: list[QuarantineEntry]) -> str:
-    fault = first_fault[0]
-    return (
-        f"{source.uri} has no readable row; {fault.file}, line {fault.line}: {fault.message}."
-        " Each line must be one JSON object (`jq -c '.[]' FILE` makes lines of a JSON array)"
-    )

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drillcore.records import QuarantineEntry
+from drillcore_server.data.column_check import check_columns, named_columns
 from drillcore_server.data.columnar import ArrowFile, ParquetFile
-from drillcore_server.data.columns import check_columns, named_columns
 from drillcore_server.data.files import FoundFile, find_local_files
 from drillcore_server.data.formats import resolve_format
 from drillcore_server.data.hub import find_hub_files

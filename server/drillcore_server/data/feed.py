@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from drillcore.records import QuarantineEntry
 from drillcore_server.data.dataset import Dataset
+from drillcore_server.data.packing import ContextPacker
 from drillcore_server.data.preparer import RowPreparer
 from drillcore_server.data.rows import PreparedRow, SourceRow
 
@@ -33,15 +34,34 @@ Batch = list[PreparedRow | QuarantineEntry]
 
 
 def prepared_batches(
-    dataset: Dataset, preparer: RowPreparer, rows: range, skip: NDArray[np.int64] | None = None
+    dataset: Dataset,
+    preparer: RowPreparer,
+    rows: range,
+    skip: NDArray[np.int64] | None = None,
+    *,
+    shard: int = 0,
 ) -> Iterator[Batch]:
-    """The rows of `Dataset.read` as tokens, in order, in batches of bounded size.
+    """The rows of a shard as tokens, in order, in batches of bounded size.
+
+    Args:
+        dataset: what `rows` are rows of.
+        preparer: its counts grow as the iterator moves on.
+        rows: the dataset's rows of this shard.
+        skip: sorted rows that are not wanted any more: of the dataset, or with contextSize of contexts.
+        shard: index of the shard, which numbers its contexts.
 
     Raises:
         ShardError: what `Dataset.read` and `RowPreparer.prepare_batch` raise.
     """
-    for sources in _batched(dataset.read(rows, skip)):
-        yield preparer.prepare_batch(sources)
+    source = preparer.source
+    if not source.context_size:
+        for batch in _batched(dataset.read(rows, skip)):
+            yield preparer.prepare_batch(batch)
+        return
+    packer = ContextPacker(preparer.tokenizer, source.columns.text or "", source.context_size, shard, skip)
+    for batch in _batched(dataset.read(rows)):
+        yield packer.prepare_batch(batch)
+    preparer.counts.dropped_tokens += packer.num_pending_tokens
 
 
 class RowFeed:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from drillcore_server.data.dataset import Dataset
 from drillcore_server.data.feed import Batch
 from drillcore_server.data.preparer import RowPreparer
+from drillcore_server.data.rows import PreparationCounts
 from drillcore_server.errors import ShardError
 from drillcore_spec.reasons import Reason
 
@@ -41,6 +42,8 @@ class FeedTask:
     rows: range
     skip: NDArray[np.int64] | None = None
     """Sorted row numbers to leave out."""
+    shard: int = 0
+    """Index of the shard."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class ProcessFeed:
 
     def __init__(self, task: FeedTask) -> None:
         self._task = task
+        self.counts = PreparationCounts()
+        """Of the whole task, once the last batch was read."""
 
     def __enter__(self) -> Self:
         self._child = subprocess.Popen([sys.executable, "-m", _WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -82,13 +87,14 @@ class ProcessFeed:
 
     def __next__(self) -> Batch:
         try:
-            message: Batch | FeedFailure | None = pickle.load(self._stream("stdout"))
+            message: Batch | FeedFailure | PreparationCounts = pickle.load(self._stream("stdout"))
         except (EOFError, pickle.UnpicklingError):
             code = self._child.wait()
             raise ShardError(
                 Reason.INTERNAL, f"the process that prepares rows ended with exit code {code}; see its output"
             ) from None
-        if message is None:
+        if isinstance(message, PreparationCounts):
+            self.counts = message
             raise StopIteration
         if isinstance(message, FeedFailure):
             raise ShardError(message.reason, message.message)

@@ -1,4 +1,4 @@
-"""The child of ProcessFeed: one task from stdin, its batches to stdout, then None or what failed."""
+"""The child of ProcessFeed: one task from stdin, its batches to stdout, then counts or what failed."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ def main() -> None:
     pipe = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:
-        _serve(pickle.load(sys.stdin.buffer), pipe)
+        serve(pickle.load(sys.stdin.buffer), pipe)
         pipe.flush()
     except BrokenPipeError:
         os._exit(0)
 
 
-def _serve(task: FeedTask, pipe: IO[bytes]) -> None:
+def serve(task: FeedTask, pipe: IO[bytes]) -> None:
+    """Write the batches of a task, then its counts, or what ended it."""
     try:
-        batches = prepared_batches(task.dataset, task.make_preparer(), task.rows, task.skip)
+        preparer = task.make_preparer()
+        batches = prepared_batches(task.dataset, preparer, task.rows, task.skip, shard=task.shard)
         with RowFeed(batches) as feed:
             for batch in feed:
                 pickle.dump(batch, pipe, protocol=pickle.HIGHEST_PROTOCOL)
@@ -41,7 +43,7 @@ def _serve(task: FeedTask, pipe: IO[bytes]) -> None:
         traceback.print_exc()
         pickle.dump(FeedFailure(Reason.INTERNAL, f"preparing rows failed: {error!r}"), pipe)
     else:
-        pickle.dump(None, pipe)
+        pickle.dump(preparer.counts, pipe)
 
 
 if __name__ == "__main__":

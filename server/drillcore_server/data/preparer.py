@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from drillcore.records import QuarantineEntry, QuarantineReason
 from drillcore_server.data.chat_template import ChatTemplate
-from drillcore_server.data.columns import read_id, read_loss_mask
+from drillcore_server.data.columns import check_vocabulary, read_id, read_loss_mask
 from drillcore_server.data.encoders import (
     ConversationEncoder,
     EncodedRow,
@@ -21,7 +18,7 @@ from drillcore_server.data.encoders import (
     TokenIdsEncoder,
 )
 from drillcore_server.data.loss_mask import resolve_loss_mask
-from drillcore_server.data.rows import PreparedRow, RowFault, SourceRow
+from drillcore_server.data.rows import PreparationCounts, PreparedRow, RowFault, SourceRow
 from drillcore_server.data.tokenizer import Tokenizer
 from drillcore_server.errors import ShardError
 from drillcore_spec.dataset import DatasetSource
@@ -56,7 +53,8 @@ class RowPreparer:
             ShardError: the tokenizer cannot be loaded, or there is no chat template where one is needed.
         """
         self.tokenizer = Tokenizer(model_folder)
-        self._source = source
+        self.source = source
+        self.counts = PreparationCounts()
         self._max_model_len = max_model_len
         self._needs_selection = positions is PositionsKind.LOSS_MASK and not is_generating
         self._mask_kind = resolve_loss_mask(source)
@@ -82,7 +80,7 @@ class RowPreparer:
                 continue
             row_id = None
             try:
-                row_id = read_id(row.record, self._source.columns.id)
+                row_id = read_id(row.record, self.source.columns.id)
                 drafts.append((index, row, row_id, self._encoder.read(row.record)))
             except RowFault as fault:
                 results[index] = row.quarantined(fault, row_id)
@@ -99,8 +97,8 @@ class RowPreparer:
         if len(token_ids) == 0:
             raise RowFault(QuarantineReason.EMPTY, "the tokenizer makes no tokens of the row")
         if self._mask_kind is LossMaskKind.COLUMN:
-            mask = read_loss_mask(row.record, self._source.columns.loss_mask or "", len(token_ids))
-        _check_vocabulary(token_ids, self.tokenizer.vocab_size)
+            mask = read_loss_mask(row.record, self.source.columns.loss_mask or "", len(token_ids))
+        check_vocabulary(token_ids, self.tokenizer.vocab_size)
         num_tokens = len(token_ids)
         kept = self._kept_tokens(row, num_tokens)
         if kept < num_tokens:
@@ -108,16 +106,17 @@ class RowPreparer:
             token_ids, mask = token_ids[:kept].copy(), None if mask is None else mask[:kept].copy()
         if self._needs_selection and (mask is None or not mask.any()):
             raise RowFault(QuarantineReason.NOTHING_SELECTED, f"no token of the row's {kept} is supervised")
+        self.counts.unsupervised_rows += mask is not None and not mask.any()
         return PreparedRow(row.row, row.file, row.line, row_id, token_ids, mask, num_tokens)
 
     def _kept_tokens(self, row: SourceRow, num_tokens: int) -> int:
         """How many tokens from the head of a row the model gets."""
         if num_tokens <= self._max_model_len:
             return num_tokens
-        if self._source.overlong is Overlong.TRUNCATE:
+        if self.source.overlong is Overlong.TRUNCATE:
             return self._max_model_len
         message = f"the row has {num_tokens} tokens; at most {self._max_model_len} fit"
-        if self._source.overlong is Overlong.SKIP:
+        if self.source.overlong is Overlong.SKIP:
             raise RowFault(QuarantineReason.TOO_LONG, message, skipped=True)
         raise ShardError(
             Reason.BAD_DATASET,
@@ -125,11 +124,20 @@ class RowPreparer:
             " set it to Truncate or Skip, or raise `spec.engine.maxModelLen`",
         )
 
+    def _check_context_size(self) -> None:
+        if self.source.context_size > self._max_model_len:
+            raise ShardError(
+                Reason.BAD_SPEC,
+                f"`spec.dataset.contextSize` must be at most {self._max_model_len}, the longest row; got"
+                f" {self.source.context_size}",
+            )
+
     def _make_encoder(self, model_folder: Path, chat_template: str | None, is_generating: bool) -> RowEncoder[Any]:
-        columns = self._source.columns
+        columns = self.source.columns
         if columns.input_ids is not None:
             return TokenIdsEncoder(columns.input_ids)
         if columns.text is not None:
+            self._check_context_size()
             return TextEncoder(columns.text, self.tokenizer)
         template = chat_template or self.tokenizer.chat_template
         if template is None:
@@ -138,20 +146,11 @@ class RowPreparer:
                 f"`spec.dataset.columns.messages` needs a chat template, and the model in {model_folder} has none:"
                 " set `spec.dataset.chatTemplate`",
             )
-        arguments = {name: json.loads(text) for name, text in self._source.chat_template_kwargs.items()}
+        arguments = {name: json.loads(text) for name, text in self.source.chat_template_kwargs.items()}
         return ConversationEncoder(
             column=columns.messages or "",
             tokenizer=self.tokenizer,
             template=ChatTemplate(template, self.tokenizer.special_tokens | arguments),
             wants_mask=self._mask_kind is LossMaskKind.ASSISTANT,
             is_prompt=is_generating,
-        )
-
-
-def _check_vocabulary(token_ids: NDArray[np.int64], vocab_size: int) -> None:
-    outside = np.flatnonzero((token_ids < 0) | (token_ids >= vocab_size))
-    if len(outside):
-        raise RowFault(
-            QuarantineReason.BAD_COLUMN,
-            f"token ids must be 0 to {vocab_size - 1}; got {token_ids[outside[0]]} at index {outside[0]}",
         )

@@ -53,6 +53,16 @@ class PreparedRow:
     """Tokens before truncation: S when the row was not too long."""
 
 
+@dataclass(slots=True)
+class PreparationCounts:
+    """What happened to rows that were not quarantined."""
+
+    unsupervised_rows: int = 0
+    """Rows with a loss mask in which no token is supervised: trainers learn nothing from them."""
+    dropped_tokens: int = 0
+    """Tokens at the end of a shard that filled no context."""
+
+
 class RowFault(Exception):
     """A row that cannot be extracted, and why."""
 

@@ -67,6 +67,23 @@ class Tokenizer:
         encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=True)
         return [self._with_one_bos(text, _ids(e)) for text, e in zip(texts, encodings, strict=True)]
 
+    def encode_plain(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        """Token ids of plain texts and no others."""
+        return [_ids(e) for e in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def separator_id(self) -> int:
+        """The token that stands before each of several joined texts: BOS, or EOS where there is no BOS.
+
+        Raises:
+            ShardError: BAD_DATASET when the tokenizer has neither.
+        """
+        for token_id in (self._loaded.bos_token_id, self._loaded.eos_token_id):
+            if token_id is not None:
+                return int(token_id)
+        raise ShardError(
+            Reason.BAD_DATASET, "`spec.dataset.contextSize` joins texts by BOS or EOS; the tokenizer has neither"
+        )
+
     def encode_rendered(self, texts: Sequence[str]) -> list[Encoded]:
         """Token ids of texts that a chat template wrote, special tokens included: none is added."""
         return [Encoded(encoding) for encoding in self._rendered_backend.encode_batch(list(texts))]
