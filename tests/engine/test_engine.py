@@ -61,7 +61,30 @@ def test_long_prompts_are_taken_less_far_ahead(make_engine):
     under_test.engine.step = step
     with pytest.raises(KeyboardInterrupt):
         under_test.engine.run(source())
-    assert taken <= 17
+    assert taken == 2
+
+
+def test_the_first_step_does_not_wait_until_the_look_ahead_is_full(make_engine, monkeypatch):
+    under_test = make_engine(max_num_batched_tokens=100, max_model_len=100, num_blocks=200)
+    taken_at_step = []
+
+    def source():
+        for row in range(100):
+            taken.append(row)
+            yield Request(row, np.full(20, row))
+
+    taken: list[int] = []
+    execute = under_test.engine.runner.execute
+
+    def count(*args):
+        taken_at_step.append(len(taken))
+        return execute(*args)
+
+    monkeypatch.setattr(under_test.engine.runner, "execute", count)
+    under_test.engine.run(source())
+
+    assert taken_at_step[:3] == [10, 20, 30]
+    assert len(under_test.samples()) == 100
 
 
 def test_quarantine_entries_of_the_source_are_passed_on(make_engine, random_requests):

@@ -151,7 +151,7 @@ def test_a_full_sink_stops_admission(late_engine, random_requests, monkeypatch):
     assert engine.scheduler_counters.steps == steps
 
 
-def test_reset_forgets_every_request_and_frees_every_block(late_engine, mixed_requests, assert_equal_states):
+def test_reset_forgets_every_request_and_frees_every_block(late_engine, mixed_requests):
     rng = np.random.default_rng(0)
     engine, _ = late_engine(rng, **limits_of(rng))
     requests = mixed_requests(rng, 40, max_tokens=3)
@@ -166,3 +166,34 @@ def test_reset_forgets_every_request_and_frees_every_block(late_engine, mixed_re
     engine.check_integrity()
     assert engine.kv.pool.num_available == engine.config.num_blocks - 1
     engine.add_request(requests[0])
+
+
+@pytest.mark.parametrize("failing", ["poll", "reserve", "seal", "end_sample"])
+def test_after_a_sink_failed_and_a_reset_every_request_can_be_served_anew(
+    make_engine, mixed_requests, assert_equal_states, monkeypatch, failing
+):
+    rng = np.random.default_rng(1)
+    under_test = make_engine(**limits_of(rng))
+    engine, sink = under_test.engine, under_test.sink
+    requests = mixed_requests(rng, 40, max_tokens=3)
+    calls = 0
+
+    def fail_at_the_tenth_call(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls == 10:
+            raise ConnectionError("the consumer is gone")
+        return original(*args, **kwargs)
+
+    original = getattr(sink, failing)
+    monkeypatch.setattr(sink, failing, fail_at_the_tenth_call)
+    with pytest.raises(ConnectionError):
+        engine.run(requests)
+
+    engine.reset()
+    sink.__init__(sink._shape)
+    engine.run(requests)
+
+    assert len(under_test.samples()) == 40
+    for request in requests:
+        assert_equal_states(under_test.samples()[request.request_id], request)

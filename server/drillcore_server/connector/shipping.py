@@ -120,9 +120,11 @@ class Shipper:
         self._shipments[0].landing.synchronize()
 
     def reset(self) -> None:
-        """Forgets every sample when its copies have landed; nothing is sealed."""
-        for shipment in self._shipments:
-            shipment.landing.synchronize()
+        """Forgets every sample when all copies have landed; nothing is sealed.
+
+        Also after a call of the sink failed: copies that were started before that have landed too.
+        """
+        self._copier.mark().synchronize()
         for queue in (self._partial, self._complete, self._quarantines, self._shipments, self._released):
             queue.clear()
         self._open = None

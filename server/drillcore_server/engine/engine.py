@@ -17,26 +17,20 @@ from dataclasses import dataclass
 import torch
 
 from drillcore.records import QuarantineEntry, QuarantineReason
-from drillcore_kernels import select_ops
 from drillcore_server.connector.base import SampleSink
-from drillcore_server.connector.copies import copier_for
 from drillcore_server.connector.metadata import SampleText, TokenRange
 from drillcore_server.connector.scheduler_side import ConnectorScheduler
-from drillcore_server.connector.worker import ConnectorWorker, StateColumns
-from drillcore_server.engine.caches import HiddenCache, allocate_kv_cache
+from drillcore_server.engine.assembly import assemble
 from drillcore_server.engine.capture_plan import CapturePlan
 from drillcore_server.engine.config import EngineConfig
-from drillcore_server.engine.drafter import HiddenStateDrafter
 from drillcore_server.engine.errors import EngineStalled, RequestTooLarge
 from drillcore_server.engine.feed import RequestFeed
 from drillcore_server.engine.kv_cache_manager import KVCacheManager, PrefixCounters
-from drillcore_server.engine.model_runner import ModelRunner, StepInFlight
+from drillcore_server.engine.model_runner import StepInFlight
 from drillcore_server.engine.request import Request, Sequence, SequenceStatus
 from drillcore_server.engine.scheduler import Scheduler, SchedulerCounters
 from drillcore_server.engine.scheduler_output import ScheduledRequest
-from drillcore_server.errors import ShardError
 from drillcore_server.models.decoder import Decoder
-from drillcore_spec.reasons import Reason
 
 _SINK_WAIT_S = 0.1
 """Longest time between two looks at a full sink when nothing can be computed."""
@@ -73,27 +67,16 @@ class Engine:
             ShardError: BadSpec; the model has fewer positions than `config.max_model_len`.
             ValueError: the decoder was not loaded as the plan needs it.
         """
-        weights = decoder.weights.embedding
-        device, store_dtype = weights.device, store_dtype or weights.dtype
-        num_layers = plan.num_layers_to_run(generates=config.max_tokens > 0)
-        _check_decoder(decoder, num_layers, config)
-        cache = HiddenCache.allocate(plan, config.num_blocks, config.block_size, store_dtype, device)
-        kv_cache = None
-        if config.needs_kv_cache:
-            kv_cache = allocate_kv_cache(
-                decoder.spec, num_layers, config.num_blocks, config.block_size, weights.dtype, device
-            )
-        copier = copier_for(cache.states, select_ops(device, store_dtype))
-        columns = StateColumns(plan.column_names, plan.never_zero)
+        parts = assemble(decoder, plan, config, sink, store_dtype)
         self.config = config
-        self.connector = ConnectorWorker(sink, copier, cache.stats, columns)
-        self.drafter = HiddenStateDrafter(plan, cache, self.connector)
-        self.runner = ModelRunner(decoder, kv_cache, self.drafter, self.connector, config.block_size)
+        self.connector = parts.connector
+        self.drafter = parts.drafter
+        self.runner = parts.runner
         self.kv = KVCacheManager(config)
         self._sink = sink
         self._connector_scheduler = ConnectorScheduler(sink)
         self.scheduler = Scheduler(config, self.kv, self._connector_scheduler.can_admit)
-        self._max_in_flight = config.max_steps_in_flight if device.type == "cuda" else 1
+        self._max_in_flight = config.max_steps_in_flight if parts.device.type == "cuda" else 1
         self._in_flight: deque[StepInFlight] = deque()
         self.counters = RequestCounters()
 
@@ -190,6 +173,7 @@ class Engine:
         self.kv.check_integrity(self.scheduler.live_sequences())
 
     def _pull(self, feed: RequestFeed) -> None:
+        feed.begin_turn()
         while not self.connector.shipper.has_quarantines:
             item = feed.take(self.scheduler.num_waiting, self.scheduler.num_waiting_tokens)
             if item is None:
@@ -257,17 +241,6 @@ class Engine:
                 step.done.synchronize()
                 return
             self._ship()
-
-
-def _check_decoder(decoder: Decoder, num_layers: int, config: EngineConfig) -> None:
-    num_positions, num_blocks = len(decoder.cos), len(decoder.weights.blocks)
-    if config.max_model_len > num_positions:
-        expected = f"engine.maxModelLen must be at most {num_positions}, the positions of the model"
-        raise ShardError(Reason.BAD_SPEC, f"{expected}; got {config.max_model_len}")
-    if num_blocks < num_layers:
-        raise ValueError(f"the capture plan needs {num_layers} blocks of the model; {num_blocks} are loaded")
-    if config.max_tokens > 0 and decoder.weights.lm_head is None:
-        raise ValueError(f"max_tokens {config.max_tokens} needs lm_head; the decoder was loaded without it")
 
 
 def _available_tokens(scheduled: ScheduledRequest) -> TokenRange:
