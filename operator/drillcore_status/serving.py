@@ -1,0 +1,57 @@
+"""The application on a port, inside somebody else's event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+SHUTDOWN_S: Final = 2
+"""How long open streams may keep the process from ending."""
+MAX_CONNECTIONS: Final = 1000
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """A certificate and its key, PEM."""
+
+    certificate: Path
+    key: Path
+
+
+class Server(uvicorn.Server):
+    """uvicorn that leaves signals to the process that it runs in."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Takes no signal."""
+        yield
+
+    @property
+    def port(self) -> int:
+        """The port, once it is listening; the one that the system chose if 0 was asked for."""
+        port: int = self.servers[0].sockets[0].getsockname()[1]
+        return port
+
+
+def make_server(app: ASGIApp, host: str, port: int, tls: TlsFiles | None = None) -> Server:
+    """A server that is not listening yet: await its `serve()`."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        ssl_certfile=tls.certificate if tls else None,
+        ssl_keyfile=tls.key if tls else None,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+    )
+    return Server(config)
