@@ -5,19 +5,22 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 DEMO_MODEL := volumes/models/smollm2-135m-instruct
 PYTEST := $(BIN)/python -m pytest
-FAST := not gpu and not demo and not kill and not apiserver and not cluster and not long
+FAST := not gpu and not demo and not e2e and not kill and not browser and not apiserver and not cluster and not long
 
-.PHONY: setup demo demo-model test test-demo test-kill cluster-tools test-apiserver test-cluster test-long check bench crd chart image clean
+.PHONY: setup demo demo-model test test-demo test-e2e test-kill cluster-tools test-apiserver test-cluster test-long check bench crd chart image clean
 setup: $(VENV)/.installed ## create the virtual environment with every pinned dependency
 demo: demo-model ## extract a real model's hidden states from examples/data
 	$(BIN)/drillcore run examples/jobs/quickstart.yaml
 	$(BIN)/drillcore check $(DEMO_MODEL)
 demo-model: $(VENV)/.installed
 	$(BIN)/python examples/make_demo_model.py $(DEMO_MODEL)
+	@test -e volumes/datasets || ln -s ../examples/data volumes/datasets
 test: $(VENV)/.installed ## the fast tests: no GPU, no cluster, no model hub
 	$(PYTEST) -m "$(FAST)"
 test-demo: demo-model ## the real model against transformers
 	$(PYTEST) -m "demo and not long"
+test-e2e: $(VENV)/.installed ## whole jobs in two processes
+	$(PYTEST) -m "e2e and not kill and not long"
 test-kill: $(VENV)/.installed ## two processes, one of them killed
 	$(PYTEST) -m "kill and not long"
 cluster-tools: $(VENV)/.installed ## build the test cluster's programs from Go modules, once

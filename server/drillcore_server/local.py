@@ -172,10 +172,13 @@ class _ShardSupervisor:
         return False
 
     def _end(self) -> None:
-        """Ends both processes, whatever happened; the sidecar may first write what was sealed."""
+        """Ends both processes, whatever happened: as kubelet does, the sidecar after the server and by SIGTERM, on
+        which it first writes what was sealed.
+        """
         if self._server.poll() is None:
             self._server.kill()
             self._server.wait()
+        self._sidecar.terminate()
         try:
             self._sidecar.wait(_SIDECAR_GRACE_S)
         except subprocess.TimeoutExpired:

@@ -29,7 +29,9 @@ class JobFile:
     """A part closes when its first sample is so old."""
     size_limit_bytes: int | None
     """This shard's share of the job's `output.sizeLimit`; `None`: no limit."""
-    num_writers: int = 4
+    max_quarantined_percent: float = 100.0
+    """More quarantined rows than this, of those that were not skipped on request, and the shard does not commit."""
+    num_writers: int = 8
     """Writer threads. A single one is used as long as it keeps up: more of them make more parts."""
 
     def write(self, ring_dir: Path) -> None:
@@ -46,6 +48,7 @@ class JobFile:
                     "partBytes": self.part_bytes,
                     "commitIntervalSeconds": self.commit_interval_s,
                     "sizeLimitBytes": self.size_limit_bytes,
+                    "maxQuarantinedPercent": self.max_quarantined_percent,
                     "numWriters": self.num_writers,
                 }
             )
@@ -69,5 +72,6 @@ class JobFile:
             part_bytes=job.integer("partBytes", minimum=1),
             commit_interval_s=job.number("commitIntervalSeconds"),
             size_limit_bytes=job.optional_integer("sizeLimitBytes"),
+            max_quarantined_percent=job.number("maxQuarantinedPercent"),
             num_writers=job.integer("numWriters", minimum=1, maximum=64),
         )

@@ -156,6 +156,7 @@ def _job_file(settings: ShardSettings, p: Preparation, dtype: torch.dtype, store
         part_bytes=quantity_bytes(output.part_size),
         commit_interval_s=output.commit_interval_seconds,
         size_limit_bytes=size_limit_bytes,
+        max_quarantined_percent=settings.spec.failure_policy.max_quarantined_percent,
     )
 
 

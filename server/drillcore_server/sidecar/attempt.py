@@ -21,10 +21,12 @@ from drillcore.part_info import PartInfo
 from drillcore.part_schema import PartSchema
 from drillcore.publish import current_commit, publish_commit, publish_complete, publish_manifest
 from drillcore.recover import Recovered, recover
+from drillcore_server.errors import ShardError
 from drillcore_server.ring.job_file import JobFile
 from drillcore_server.sidecar.part_thread import PartJournal
 from drillcore_server.sidecar.row_ledger import RowLedger
 from drillcore_spec.names import COMMITTED_FILE
+from drillcore_spec.reasons import Reason
 
 logger = logging.getLogger(__name__)
 
@@ -98,8 +100,10 @@ class ShardAttempt:
             The commit that counts: this attempt's, or an equal one that was there first.
 
         Raises:
+            ShardError: TooManyQuarantined; the parts and the quarantine file stay for a later attempt.
             DrillcoreError: when the volume refuses, or a commit that must not be replaced is there.
         """
+        self._require_few_quarantined(rows_in)
         commit = publish_commit(
             self.shard,
             self.job.manifest,
@@ -111,6 +115,18 @@ class ShardAttempt:
         )
         publish_complete(self.layout, self.job.manifest)
         return commit
+
+    def _require_few_quarantined(self, rows_in: int) -> None:
+        num_faulty = self.quarantine.num_rows - self.quarantine.num_skipped
+        limit_percent = self.job.max_quarantined_percent
+        if num_faulty * 100 > limit_percent * rows_in:
+            self.quarantine.sync()
+            raise ShardError(
+                Reason.TOO_MANY_QUARANTINED,
+                f"at most {limit_percent:g} % of the shard's {rows_in} rows may be quarantined "
+                f"(failurePolicy.maxQuarantinedPercent); {num_faulty} are. Each stands with file, line and reason in "
+                f"{self.shard.quarantine(self.attempt)}",
+            )
 
     def close(self) -> None:
         """Closes the journal and the quarantine file."""
