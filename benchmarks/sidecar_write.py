@@ -68,10 +68,17 @@ def main() -> int:
         "limit": LIMIT,
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
+        "commit": os.environ.get("BENCHMARK_COMMIT") or commit(),
         "command": " ".join(sys.argv),
     }
     print(json.dumps(result))
     return 0 if ratio >= LIMIT else 1
+
+
+def commit() -> str:
+    """The commit that is measured."""
+    result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return result.stdout.strip() or "unknown"
 
 
 def dd_seconds(folder: Path, num_bytes: int) -> float:

@@ -35,7 +35,9 @@ JOB = JobFile(
 )
 
 
-@pytest.mark.parametrize("changes", [{}, {"rows_in": None, "size_limit_bytes": 7, "num_writers": 8}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"rows_in": None, "size_limit_bytes": 7, "max_quarantined_percent": 0.5, "num_writers": 3}]
+)
 def test_a_job_file_comes_back(tmp_path: Path, changes: dict[str, int | None]) -> None:
     job = replace(JOB, **changes)
     job.write(tmp_path)
@@ -48,7 +50,7 @@ def test_a_job_file_comes_back(tmp_path: Path, changes: dict[str, int | None]) -
     [
         ('"shard": 3', '"shard": -3', "shard"),
         ('"partBytes": 1073741824', '"partBytes": 0', "partBytes"),
-        ('"numWriters": 4', '"numWriters": 1000000', "numWriters"),
+        ('"numWriters": 8', '"numWriters": 1000000', "numWriters"),
         ('"rowsIn": 100', '"rowsOut": 100', "rowsIn"),
         ('"BF16"', '"BF8"', "storeDtype"),
     ],

@@ -58,6 +58,18 @@ def test_quarantined_and_aborted_rows_leave_no_states(make_shard: Callable[..., 
     assert (output.counts.rows_out, output.counts.rows_quarantined) == (48, 12)
 
 
+def test_too_many_quarantined_rows_do_not_commit_and_a_wider_limit_needs_no_row_again(
+    make_shard: Callable[..., Any],
+) -> None:
+    shard = make_shard(rows_in=20, quarantine_every=10)
+    assert shard.run(max_quarantined_percent=9.9) == Reason.TOO_MANY_QUARANTINED.exit_code
+    assert "at most 9.9 % of the shard's 20 rows" in shard.failure()
+    assert not Layout(shard.output).shard(0).commit.exists()
+    assert shard.run(max_quarantined_percent=10.0) == 0
+    shard.check_output()
+    assert shard.sent()[1][1] == []
+
+
 def test_a_ring_of_1_mib_carries_samples_of_50_mib(make_shard: Callable[..., Any]) -> None:
     tokens = 50 * MIB // ROW_BYTES
     shard = make_shard(rows_in=2, ring_bytes=MIB, min_tokens=tokens, max_tokens=tokens)

@@ -40,6 +40,7 @@ class Settings:
     part_bytes: int = 1 << 30
     commit_interval_s: float = 60.0
     size_limit_bytes: int | None = None
+    max_quarantined_percent: float = 100.0
     num_writers: int = 1
     quarantine_every: int = 0
     abort_every: int = 0
@@ -82,6 +83,7 @@ class Server:
             part_bytes=settings.part_bytes,
             commit_interval_s=settings.commit_interval_s,
             size_limit_bytes=settings.size_limit_bytes,
+            max_quarantined_percent=settings.max_quarantined_percent,
             num_writers=settings.num_writers,
         ).write(ring_dir)
 
