@@ -5,9 +5,9 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 DEMO_MODEL := volumes/models/smollm2-135m-instruct
 PYTEST := $(BIN)/python -m pytest
-FAST := not gpu and not demo and not e2e and not kill and not browser and not apiserver and not cluster and not long
+FAST := not browser and not gpu and not demo and not e2e and not kill and not browser and not apiserver and not cluster and not long
 
-.PHONY: setup demo demo-model test test-demo test-e2e test-kill cluster-tools test-apiserver test-cluster test-long check bench crd chart image clean
+.PHONY: setup demo demo-model test test-demo test-e2e test-kill test-browser cluster-tools test-apiserver test-cluster test-long check bench crd chart image clean
 setup: $(VENV)/.installed ## create the virtual environment with every pinned dependency
 demo: demo-model ## extract a real model's hidden states from examples/data
 	$(BIN)/drillcore run examples/jobs/quickstart.yaml
@@ -23,6 +23,8 @@ test-e2e: $(VENV)/.installed ## whole jobs in two processes
 	$(PYTEST) -m "e2e and not kill and not long"
 test-kill: $(VENV)/.installed ## two processes, one of them killed
 	$(PYTEST) -m "kill and not long"
+test-browser: $(VENV)/.installed ## the status page in the system's Chromium (Debian: apt-get install chromium)
+	$(PYTEST) -m "browser and not long"
 cluster-tools: $(VENV)/.installed ## build the test cluster's programs from Go modules, once
 	PYTHONPATH=tests/cluster $(BIN)/python -m drillcore_testcluster.binaries
 test-apiserver: cluster-tools ## a real kube-apiserver, controller-manager and scheduler
