@@ -8,6 +8,7 @@ import pytest
 from drillcore.records import QuarantineEntry, QuarantineReason
 from drillcore_server.engine import CapturePlan, EngineConfig, EngineStalled, Request, RequestRefused, extract
 from drillcore_server.errors import ShardError
+from drillcore_spec.enums import PositionsKind
 from drillcore_spec.reasons import Reason
 
 
@@ -85,6 +86,27 @@ def test_the_first_step_does_not_wait_until_the_look_ahead_is_full(make_engine, 
 
     assert taken_at_step[:3] == [10, 20, 30]
     assert len(under_test.samples()) == 100
+
+
+@pytest.mark.parametrize("bad", [320, -1, 2**62])
+def test_a_token_id_that_the_model_does_not_have_is_refused(make_engine, bad):
+    with pytest.raises(RequestRefused, match=f"request 4: token ids must be 0 to 319; got {bad}"):
+        make_engine().engine.add_request(Request(4, np.array([1, bad, 2])))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"prompt_token_ids": np.zeros(3, np.int32)}, r"must be int64 \[S\]; got int32 \[3\]"),
+        ({"prompt_token_ids": np.zeros((1, 3), np.int64)}, r"must be int64 \[S\]; got int64 \[1, 3\]"),
+        ({"loss_mask": np.zeros(4, np.uint8)}, r"loss_mask must have 3 values; got \[4\]"),
+        ({"positions": PositionsKind.LOSS_MASK}, "positions LossMask need a loss_mask"),
+        ({"positions": PositionsKind.STRIDE}, "positions Stride are not built"),
+    ],
+)
+def test_fields_that_do_not_fit_each_other_are_refused(fields, message):
+    with pytest.raises(ValueError, match=f"request 4: .*{message}"):
+        Request(**({"request_id": 4, "prompt_token_ids": np.zeros(3, np.int64)} | fields))
 
 
 def test_quarantine_entries_of_the_source_are_passed_on(make_engine, random_requests):

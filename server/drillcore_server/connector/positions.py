@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from drillcore_server.connector.metadata import SampleHeader
 from drillcore_spec.enums import PositionsKind
 
+SELECTABLE_POSITIONS = frozenset((PositionsKind.ALL, PositionsKind.LAST, PositionsKind.LOSS_MASK))
+"""Kinds that `select_positions` knows."""
+
 
 def select_positions(header: SampleHeader, first: int, end: int) -> NDArray[np.int64]:
     """Positions in [first, end) whose states are kept, ascending.

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from drillcore.records import QuarantineEntry, QuarantineReason
@@ -23,7 +24,7 @@ from drillcore_server.connector.scheduler_side import ConnectorScheduler
 from drillcore_server.engine.assembly import assemble
 from drillcore_server.engine.capture_plan import CapturePlan
 from drillcore_server.engine.config import EngineConfig
-from drillcore_server.engine.errors import EngineStalled, RequestTooLarge
+from drillcore_server.engine.errors import EngineStalled, RequestRefused, RequestTooLarge
 from drillcore_server.engine.feed import RequestFeed
 from drillcore_server.engine.kv_cache_manager import KVCacheManager, PrefixCounters
 from drillcore_server.engine.model_runner import StepInFlight
@@ -74,6 +75,7 @@ class Engine:
         self.runner = parts.runner
         self.kv = KVCacheManager(config)
         self._sink = sink
+        self._vocab_size = decoder.spec.vocab_size
         self._connector_scheduler = ConnectorScheduler(sink)
         self.scheduler = Scheduler(config, self.kv, self._connector_scheduler.can_admit)
         self._max_in_flight = config.max_steps_in_flight if parts.device.type == "cuda" else 1
@@ -101,8 +103,16 @@ class Engine:
 
         Raises:
             RequestTooLarge: it can never be served; the message has the numbers.
-            RequestRefused: its id is in use, it is empty, or it asks for more generation than there is.
+            RequestRefused: its id is in use, it is empty, it has a token id that the model has not, or it asks for
+                more generation than there is.
         """
+        # A negative id is a huge one without its sign. On a GPU an id out of range would fail every request.
+        highest = int(request.prompt_token_ids.view(np.uint64).max(initial=0))
+        if highest >= self._vocab_size:
+            found = np.int64(np.uint64(highest))
+            raise RequestRefused(
+                f"request {request.request_id}: token ids must be 0 to {self._vocab_size - 1}; got {found}"
+            )
         self.scheduler.add(request)
 
     def abort(self, request_id: int) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drillcore_server.connector.metadata import SampleHeader
+from drillcore_server.connector.positions import SELECTABLE_POSITIONS
 from drillcore_spec.enums import PositionsKind
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """What to extract: one row of a dataset, or one prompt of an in-process user."""
+    """What to extract: one row of a dataset, or one prompt of an in-process user.
+
+    Raises:
+        ValueError: the fields do not fit each other.
+    """
 
     request_id: int
     """Unique among the requests of an engine; the dataset row of an extraction job."""
@@ -58,6 +63,18 @@ class Request:
 
     line: int = 0
     """Line in `file`, from 1."""
+
+    def __post_init__(self) -> None:
+        """Checks what would otherwise fail in the middle of a step."""
+        name, ids, mask = f"request {self.request_id}", self.prompt_token_ids, self.loss_mask
+        if ids.dtype != np.int64 or ids.ndim != 1:
+            raise ValueError(f"{name}: prompt_token_ids must be int64 [S]; got {ids.dtype} {list(ids.shape)}")
+        if mask is not None and mask.shape != ids.shape:
+            raise ValueError(f"{name}: loss_mask must have {len(ids)} values; got {list(mask.shape)}")
+        if self.positions not in SELECTABLE_POSITIONS:
+            raise ValueError(f"{name}: positions {self.positions.value} are not built")
+        if self.positions is PositionsKind.LOSS_MASK and mask is None:
+            raise ValueError(f"{name}: positions LossMask need a loss_mask")
 
     @property
     def num_prompt_tokens(self) -> int:
