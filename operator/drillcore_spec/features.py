@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from drillcore_spec.enums import DatasetFormat, OutputLayout, PositionsKind
+from drillcore_spec.enums import OutputLayout, PositionsKind
 from drillcore_spec.errors import Location, Source, SpecError
 from drillcore_spec.job import ExtractionJobSpec
-from drillcore_spec.uris import is_hub
 
 
 @dataclass(frozen=True)
@@ -28,23 +27,7 @@ def _one_of(value: object, *unbuilt: object) -> object:
 
 
 UNBUILT: tuple[Unbuilt, ...] = (
-    Unbuilt(
-        ("spec", "dataset", "format"),
-        "Auto or Jsonl",
-        lambda s: _one_of(s.dataset.format, DatasetFormat.PARQUET, DatasetFormat.ARROW),
-    ),
-    Unbuilt(
-        ("spec", "dataset", "uri"),
-        "file:// or pvc://",
-        lambda s: s.dataset.uri if is_hub(s.dataset.uri) else None,
-    ),
     Unbuilt(("spec", "dataset", "contextSize"), "0", lambda s: s.dataset.context_size),
-    Unbuilt(("spec", "dataset", "chatTemplate"), "the tokenizer's template", lambda s: s.dataset.chat_template),
-    Unbuilt(
-        ("spec", "dataset", "chatTemplateKwargs"),
-        "no arguments",
-        lambda s: ", ".join(s.dataset.chat_template_kwargs),
-    ),
     Unbuilt(
         ("spec", "extraction", "positions"),
         "All, Last or LossMask",

@@ -11,7 +11,9 @@ import torch
 
 from drillcore.manifest import Manifest, ModelIdentity
 from drillcore_server.data.dataset import Dataset, open_dataset
+from drillcore_server.data.identity import dataset_identity
 from drillcore_server.data.preparer import RowPreparer
+from drillcore_server.data.template_file import load_chat_template
 from drillcore_server.engine.capture_plan import CapturePlan
 from drillcore_server.errors import ShardError
 from drillcore_server.models.fingerprint import config_sha256, tokenizer_sha256, weights_fingerprint
@@ -35,7 +37,8 @@ class Preparation:
     """Tokens of the longest row."""
     dataset: Dataset
     preparer: RowPreparer
-
+    chat_template: str | None
+    """Jinja text in place of the model's own."""
     stop_token_ids: frozenset[int]
     """A sampled id of these ends a row's generation."""
 
@@ -55,23 +58,27 @@ def prepare(spec: ExtractionJobSpec, volumes: Volumes) -> Preparation:
     Raises:
         ShardError: with the reason of whatever does not fit.
     """
-    cache = spec.model.cache_claim_name
-    folder = resolve_model(spec.model, volumes, cache_dir=volumes.claim(cache) if cache else None)
+    cache_dir = volumes.claim(spec.model.cache_claim_name) if spec.model.cache_claim_name else None
+    folder = resolve_model(spec.model, volumes, cache_dir=cache_dir)
     model = ModelSpec.from_folder(folder.path)
     extraction = spec.extraction
     plan = CapturePlan.resolve(
         extraction.layers, extraction.layer_convention, extraction.final_norm, model.num_layers, model.hidden_size
     )
     max_model_len = _max_model_len(spec, model)
-    dataset = open_dataset(spec.dataset, volumes)
+    dataset = open_dataset(spec.dataset, volumes, cache_dir)
+    chat_template = load_chat_template(spec.dataset, volumes)
     preparer = RowPreparer(
         folder.path,
         spec.dataset,
         max_model_len=max_model_len - max(spec.generation.max_tokens - 1, 0),
         positions=extraction.positions,
+        chat_template=chat_template,
         is_generating=spec.generation.max_tokens > 0,
     )
-    return Preparation(spec, folder, model, plan, max_model_len, dataset, preparer, _stop_token_ids(folder.path))
+    return Preparation(
+        spec, folder, model, plan, max_model_len, dataset, preparer, chat_template, _stop_token_ids(folder.path)
+    )
 
 
 def manifest_of(preparation: Preparation, dtype: torch.dtype, stored: torch.dtype) -> Manifest:
@@ -92,7 +99,7 @@ def manifest_of(preparation: Preparation, dtype: torch.dtype, stored: torch.dtyp
             tokenizer_sha256=tokenizer_sha256(p.folder.path),
             weights_fingerprint=weights_fingerprint(p.folder.path),
         ),
-        dataset=_dataset_identity(p),
+        dataset=dataset_identity(p.dataset, spec.dataset, p.chat_template),
         layers=p.plan.ids,
         final_norm=p.plan.final_norm,
         hidden_size=p.model.hidden_size,
@@ -104,18 +111,6 @@ def manifest_of(preparation: Preparation, dtype: torch.dtype, stored: torch.dtyp
         shard_count=spec.shards.count,
         special_token_ids=p.preparer.tokenizer.special_token_ids,
     )
-
-
-def _dataset_identity(p: Preparation) -> dict[str, object]:
-    """The dataset's files, and every setting that changes rows."""
-    source = p.spec.dataset
-    settings = source.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"uri", "format"})
-    return {
-        "uri": source.uri,
-        "format": p.dataset.format.value,
-        "files": [file.to_json() for file in p.dataset.files],
-        **settings,
-    }
 
 
 def _stop_token_ids(folder: Path) -> frozenset[int]:
