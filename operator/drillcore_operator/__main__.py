@@ -11,16 +11,14 @@ from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import kopf
-
 from drillcore_operator.cluster import Cluster, Connection, Credentials
 from drillcore_operator.errors import SettingsError
-from drillcore_operator.handlers import build_registry, build_settings
 from drillcore_operator.keys import JobKey
 from drillcore_operator.progress import ProgressBook
 from drillcore_operator.reconciler import Reconciler
 from drillcore_operator.settings import Settings
 from drillcore_operator.status_writer import StatusWriter
+from drillcore_operator.watches import watch
 from drillcore_operator.work_queue import WorkQueue
 from drillcore_operator.workers import Resync, work
 
@@ -39,18 +37,7 @@ async def serve(settings: Settings, credentials: Credentials) -> None:
         reconciler = Reconciler(api, defaults, ProgressBook(), writer, lambda: datetime.now(UTC))
         resync = Resync(api, queue, settings.namespaces)
         loops = [work(queue, reconciler) for _ in range(settings.num_workers)]
-        await _until_one_ends([*loops, resync.run(settings.resync_interval_s), _watch(settings, queue)])
-
-
-async def _watch(settings: Settings, queue: WorkQueue[JobKey]) -> None:
-    """Kopf's watches; returns on SIGTERM and SIGINT, which kopf takes."""
-    await kopf.operator(
-        registry=build_registry(queue),
-        settings=build_settings(),
-        standalone=True,
-        clusterwide=not settings.namespaces,
-        namespaces=settings.namespaces,
-    )
+        await _until_one_ends([*loops, resync.run(settings.resync_interval_s), watch(settings, queue)])
 
 
 async def _until_one_ends(loops: Sequence[Coroutine[Any, Any, None]]) -> None:

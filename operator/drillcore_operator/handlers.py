@@ -6,6 +6,8 @@ are not used: they put finalizers and annotations on user objects, and retry for
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import kopf
@@ -19,8 +21,18 @@ WATCH_SERVER_TIMEOUT_S = 240
 WATCH_CLIENT_TIMEOUT_S = 300
 REQUEST_TIMEOUT_S = 30
 CONNECT_TIMEOUT_S = 5
-ERROR_BACKOFFS_S = (1, 2, 3, 5, 8, 10)
+FIRST_BACKOFFS_S = (1, 1, 2, 3, 5, 8)
+LAST_BACKOFF_S = 10
+NUM_WATCHED_KINDS = 2
 _OURS = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+
+
+class _EndlessBackoffs:
+    """Pauses between tries, for ever: after its last one kopf would give up the watch and go on blind."""
+
+    def __iter__(self) -> Iterator[float]:
+        yield from FIRST_BACKOFFS_S
+        yield from itertools.repeat(LAST_BACKOFF_S)
 
 
 def build_registry(queue: WorkQueue[JobKey]) -> kopf.OperatorRegistry:
@@ -57,5 +69,5 @@ def build_settings() -> kopf.OperatorSettings:
     settings.watching.label_selectors["batch", "jobs"] = _OURS
     settings.networking.request_timeout = REQUEST_TIMEOUT_S
     settings.networking.connect_timeout = CONNECT_TIMEOUT_S
-    settings.networking.error_backoffs = ERROR_BACKOFFS_S
+    settings.networking.error_backoffs = _EndlessBackoffs()
     return settings

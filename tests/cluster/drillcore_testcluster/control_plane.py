@@ -94,6 +94,17 @@ class ControlPlane:
         self.apiserver.start()
         self._wait_until_ready()
 
+    def begin_outage(self) -> None:
+        """Kills everything but etcd, as when the control plane's machine is gone."""
+        for process in (self.scheduler, self.controller_manager, self.apiserver):
+            process.stop(kill=True)
+
+    def end_outage(self) -> None:
+        """Starts everything again and waits until the API server is ready."""
+        self.start_apiserver()
+        self.controller_manager.start()
+        self.scheduler.start()
+
     def stop(self) -> None:
         """Ends everything, in reverse order."""
         if "api" in self.__dict__:

@@ -39,19 +39,7 @@ class KubeApi:
     @classmethod
     def from_kubeconfig(cls, path: Path) -> Self:
         """Connects as the kubeconfig's current user; knows client certificates and tokens."""
-        config = yaml.safe_load(path.read_text())
-        context = _named(config["contexts"], config["current-context"])["context"]
-        cluster = _named(config["clusters"], context["cluster"])["cluster"]
-        user = _named(config["users"], context["user"])["user"]
-        headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
-        client = httpx.Client(
-            base_url=cluster["server"],
-            verify=_tls(cluster, user),
-            headers=headers,
-            timeout=REQUEST_TIMEOUT_S,
-            trust_env=False,
-        )
-        return cls(client)
+        return cls(client_of_kubeconfig(path, REQUEST_TIMEOUT_S))
 
     def close(self) -> None:
         """Closes the connections."""
@@ -148,6 +136,23 @@ class KubeApi:
                 raise ApiError("WATCH", path, _status(response), response.status_code)
             for line in response.iter_lines():
                 yield json.loads(line)
+
+
+def client_of_kubeconfig(path: Path, timeout_s: float) -> httpx.Client:
+    """An HTTP client that logs in as the kubeconfig's current user."""
+    config = yaml.safe_load(path.read_text())
+    context = _named(config["contexts"], config["current-context"])["context"]
+    cluster = _named(config["clusters"], context["cluster"])["cluster"]
+    user = _named(config["users"], context["user"])["user"]
+    headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+    return httpx.Client(
+        base_url=cluster["server"],
+        verify=_tls(cluster, user),
+        headers=headers,
+        timeout=timeout_s,
+        limits=httpx.Limits(max_connections=None),
+        trust_env=False,
+    )
 
 
 def _named(entries: list[Object], name: str) -> Object:

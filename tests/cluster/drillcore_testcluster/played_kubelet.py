@@ -27,13 +27,15 @@ class PlayedKubelet:
         self.node = node
         self.is_frozen = False
         """The node is cut off: pods whose deletion is asked for stay."""
+        self.scripts: dict[str, Callable[[Object], tuple[str, dict[str, str | int]]]] = {}
+        """By namespace: how each pod ends, a situation with its values; such pods run and end by themselves."""
         self._api = api
         self._stopped = threading.Event()
-        self._ending = threading.Thread(target=self._end_deleted, name=f"kubelet of {node}", daemon=True)
+        self._working = threading.Thread(target=self._work, name=f"kubelet of {node}", daemon=True)
 
     def start(self) -> None:
-        """Begins to end deleted pods."""
-        self._ending.start()
+        """Begins to end deleted pods and to play scripts."""
+        self._working.start()
 
     def stop(self) -> None:
         """Leaves all pods as they are."""
@@ -76,15 +78,18 @@ class PlayedKubelet:
                     return found
         return None
 
-    def _end_deleted(self) -> None:
+    def _work(self) -> None:
         while not self._stopped.is_set():
             try:
-                for pod in self._deleted_pods():
-                    self._end(pod)
+                for pod in self._pods_with_work():
+                    if pod["metadata"].get("deletionTimestamp"):
+                        self._end(pod)
+                    else:
+                        self._play(pod)
             except (ApiError, httpx.TransportError):
                 self._stopped.wait(0.5)  # a test has stopped the API server
 
-    def _deleted_pods(self) -> Iterator[Object]:
+    def _pods_with_work(self) -> Iterator[Object]:
         selector = f"spec.nodeName={self.node}"
         for event in self._api.watch("Pod", fieldSelector=selector, timeout_s=WATCH_S):
             if self._stopped.is_set():
@@ -92,8 +97,14 @@ class PlayedKubelet:
             pod = event["object"]
             if event["type"] == "DELETED" or self.is_frozen:
                 continue
-            if pod["metadata"].get("deletionTimestamp"):
+            is_new = pod["metadata"]["namespace"] in self.scripts and pod["status"]["phase"] == "Pending"
+            if pod["metadata"].get("deletionTimestamp") or is_new:
                 yield pod
+
+    def _play(self, pod: Object) -> None:
+        situation, values = self.scripts[pod["metadata"]["namespace"]](pod)
+        self.report(pod, "running")
+        self.report(pod, situation, **values)
 
     def _end(self, pod: Object) -> None:
         metadata = pod["metadata"]
