@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from drillcore.errors import OutputIOError
+from drillcore.journal import read_journal
 from drillcore.json_fields import canonical_json
+from drillcore.part_writer import PartWriter
 from drillcore.records import QuarantineEntry, QuarantineReason, SampleEnd
 from drillcore_server.errors import ShardError
 from drillcore_server.ring.consumer import RingConsumer
@@ -102,8 +105,6 @@ class Bench:
                 return message
 
     def durable_rows(self) -> list[tuple[int, int]]:
-        from drillcore.journal import read_journal
-
         parts, errors = read_journal(self.attempt.shard.journal(self.attempt.attempt))
         assert errors == []
         return [rows for part in parts for rows in part.rows]
@@ -260,9 +261,6 @@ def test_a_row_comes_once_and_is_the_shards(make_bench: Callable[..., Bench], ro
 def test_a_volume_that_refuses_a_writer_ends_the_drain(
     make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from drillcore.errors import OutputIOError
-    from drillcore.part_writer import PartWriter
-
     def refuse(self: PartWriter, data: memoryview) -> None:
         raise OutputIOError(self.path, "writing failed (Input/output error)")
 

@@ -4,8 +4,8 @@
     4096             descriptors: DESCRIPTOR_BYTES each, record `sequence` in slot `sequence % descriptor_count`
     data_offset      data area: a ring of bytes, records contiguous in it; page-aligned, to the end of the file
 
-Each word of the header has one writer and is a single aligned 8-byte store. Cursors count records from 0 and
-never wrap:
+Each word of the header has one writer and is a single aligned 8-byte store; between two sidecars, while none is
+attached, the server sets the sidecar's cursors too. Cursors count records from 0 and never wrap:
 
     durable <= released <= sealed <= created        created - released <= descriptor_count
 
