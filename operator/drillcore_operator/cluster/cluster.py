@@ -71,8 +71,9 @@ class ClusterApi(Protocol):
 class Cluster:
     """`ClusterApi` at a real API server."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, kueue_enabled: bool = False) -> None:
         self._connection = connection
+        self._kueue_enabled = kueue_enabled
 
     async def list_resources(self, namespace: str | None) -> list[Document]:
         """All ExtractionJobs, page by page."""
@@ -146,7 +147,12 @@ class Cluster:
         await self._patch(f"{_path('v1', 'events', namespace)}/{name}", patch)
 
     async def set_workload_active(self, namespace: str, job_uid: str, *, active: bool) -> None:
-        """Patches spec.active of the workload that Kueue made for the Job, if it differs."""
+        """Patches spec.active of the workload that Kueue made for the Job, if it differs.
+
+        Without `kueue_enabled` we have no right to its workloads, and a queued job runs as its queue says.
+        """
+        if not self._kueue_enabled:
+            return
         path = _path(KUEUE_API, "workloads", namespace)
         for workload in await self._list(path, {"labelSelector": f"{LABEL_WORKLOAD_JOB_UID}={job_uid}"}):
             if workload["spec"].get("active", True) != active:

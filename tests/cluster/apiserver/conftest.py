@@ -42,7 +42,7 @@ def kubelet(api: KubeApi) -> Iterator[PlayedKubelet]:
 @pytest.fixture(scope="session")
 def operator(own_control_plane: ControlPlane, crd: object) -> Iterator[Process]:
     kubeconfig = own_control_plane.kubeconfig(OPERATOR_USER, ["system:masters"])
-    process = operator_process(own_control_plane.folder, kubeconfig)
+    process = operator_process(own_control_plane.folder, kubeconfig, kueue_enabled="true")
     process.start()
     yield process
     process.check()

@@ -387,13 +387,13 @@ def test_exit_code_that_no_retry_can_help_fails_the_job_with_the_servers_words(s
 
 
 def test_full_volume_is_retried_without_charge_until_the_deadline(schedulable: Field) -> None:
-    job = schedulable.running_job("job", {"activeDeadlineSeconds": 30, "failurePolicy.backoffLimitPerShard": 0})
+    job = schedulable.running_job("job", {"activeDeadlineSeconds": 16, "failurePolicy.backoffLimitPerShard": 0})
     full = TerminationMessage(code=74, reason=Reason.OUTPUT_VOLUME_FULL, message="no space").to_line()
     schedulable.report(job, "server-exit", exit_code=74, message=full)
     job.wait("OutputReady", "False", "OutputVolumeFull")
     schedulable.report(job, "server-exit", exit_code=74, message=full)
     ended = job.wait("Succeeded", "False", "DeadlineExceeded", timeout_s=60)
-    assert "activeDeadlineSeconds (30)" in ended["message"]
+    assert "activeDeadlineSeconds (16)" in ended["message"]
     assert job.status()["retries"] == 0
 
 

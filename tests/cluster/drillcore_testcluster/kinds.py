@@ -40,6 +40,7 @@ _KINDS = (
     Kind("batch/v1", "Job", "jobs"),
     Kind("coordination.k8s.io/v1", "Lease", "leases"),
     Kind("drillcore.dev/v1alpha1", "ExtractionJob", "extractionjobs"),
+    Kind("kueue.x-k8s.io/v1beta1", "Workload", "workloads"),
     Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
     Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
     Kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from drillcore_testcluster.ports import free_ports
 from drillcore_testcluster.processes import Process
 
 SERVER_IMAGE = "drillcore/server:test"
@@ -18,6 +19,7 @@ def operator_process(folder: Path, kubeconfig: Path, **settings: str) -> Process
         "SERVER_IMAGE": SERVER_IMAGE,
         "SIDECAR_IMAGE": SIDECAR_IMAGE,
         "ADVERTISE_URL": "http://drillcore-api.drillcore.svc",
+        "API_PORT": str(free_ports(1)[0]),
     } | {name.upper(): value for name, value in settings.items()}
     environment = os.environ | {f"DRILLCORE_OPERATOR_{name}": value for name, value in variables.items()}
     environment["KUBECONFIG"] = str(kubeconfig)
