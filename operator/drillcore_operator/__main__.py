@@ -11,7 +11,8 @@ from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from drillcore_operator.cluster import Cluster, Connection, Credentials
+from drillcore_operator.api import serve_api
+from drillcore_operator.cluster import Cluster, Connection, Credentials, Reviews
 from drillcore_operator.errors import SettingsError
 from drillcore_operator.keys import JobKey
 from drillcore_operator.progress import ProgressBook
@@ -30,14 +31,16 @@ EXIT_BAD_SETTINGS = 64
 async def serve(settings: Settings, credentials: Credentials) -> None:
     """Runs the operator until it is told to stop, or one of its loops fails."""
     async with Connection(credentials, settings.requests_per_second) as connection:
-        api = Cluster(connection)
+        api = Cluster(connection, kueue_enabled=settings.kueue_enabled)
         queue: WorkQueue[JobKey] = WorkQueue()
         writer = StatusWriter(api, settings.status_interval_s, time.monotonic)
         defaults = settings.pod_defaults()
-        reconciler = Reconciler(api, defaults, ProgressBook(), writer, lambda: datetime.now(UTC))
+        progress = ProgressBook()
+        reconciler = Reconciler(api, defaults, progress, writer, lambda: datetime.now(UTC))
         resync = Resync(api, queue, settings.namespaces)
+        status_api = serve_api(settings, api, Reviews(connection), queue, progress, resync)
         loops = [work(queue, reconciler) for _ in range(settings.num_workers)]
-        await _until_one_ends([*loops, resync.run(settings.resync_interval_s), watch(settings, queue)])
+        await _until_one_ends([*loops, resync.run(settings.resync_interval_s), status_api, watch(settings, queue)])
 
 
 async def _until_one_ends(loops: Sequence[Coroutine[Any, Any, None]]) -> None:

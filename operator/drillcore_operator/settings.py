@@ -32,8 +32,12 @@ class Settings(BaseModel):
     """Where pods reach the job-status API; no slash at the end."""
     api_ca_file: Path | None = None
     """Certificate authority of that URL, PEM. None: plain HTTP, or an authority that the image knows."""
-    api_port: Annotated[int, Field(ge=0, le=65535)] = names.API_PORT
-    """Port of the job-status API and of the probes; 0: any free one."""
+    api_certificate_file: Path | None = None
+    """Certificate of the job-status API, PEM; read again when it changes. None: plain HTTP."""
+    api_key_file: Path | None = None
+    """Key of that certificate, PEM."""
+    api_port: Annotated[int, Field(ge=1, le=65535)] = names.API_PORT
+    """Port of the job-status API and of the probes."""
     namespaces: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()
     """Namespaces to serve, separated by spaces; empty: the whole cluster."""
     kueue_enabled: bool = False

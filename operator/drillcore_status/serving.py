@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp
 SHUTDOWN_S: Final = 2
 """How long open streams may keep the process from ending."""
 MAX_CONNECTIONS: Final = 1000
+RENEWAL_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -55,3 +57,25 @@ def make_server(app: ASGIApp, host: str, port: int, tls: TlsFiles | None = None)
         timeout_graceful_shutdown=SHUTDOWN_S,
     )
     return Server(config)
+
+
+async def serve(server: Server) -> None:
+    """Serves until it is cancelled, with the certificate that is on disk now: clusters renew them."""
+    renewal = asyncio.create_task(_renew_certificate(server.config))
+    try:
+        await server.serve()
+    finally:
+        renewal.cancel()
+
+
+async def _renew_certificate(config: uvicorn.Config) -> None:
+    """Loads the certificate again when its file was replaced; new connections get it."""
+    if config.ssl_certfile is None:
+        return
+    loaded_s = Path(config.ssl_certfile).stat().st_mtime
+    while True:
+        await asyncio.sleep(RENEWAL_S)
+        changed_s = Path(config.ssl_certfile).stat().st_mtime
+        if changed_s != loaded_s and config.ssl is not None:
+            config.ssl.load_cert_chain(config.ssl_certfile, config.ssl_keyfile)
+            loaded_s = changed_s
