@@ -73,7 +73,11 @@ async def _until_a_watch_ends(num_watches: int) -> None:
     except TimeoutError:
         raise WatchEnded(f"no watch of all kinds within {START_TIMEOUT_S:.0f} s; is the CRD there?") from None
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    raise WatchEnded(f"{next(iter(done)).get_name()} ended")
+    ended = [task for task in done if not task.cancelled()]
+    if not ended:
+        # kopf itself is leaving, and takes its watches along.
+        await asyncio.Event().wait()
+    raise WatchEnded(f"{ended[0].get_name()} ended: {ended[0].exception()}")
 
 
 def _watch_tasks() -> list[asyncio.Task[object]]:
