@@ -42,6 +42,15 @@ def test_one_of_many_writers_publishes_and_the_file_is_always_whole(tmp_path, mo
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_a_published_file_is_never_replaced_by_another_writer(tmp_path, monkeypatch, links):
+    if not links:
+        refuse_links(monkeypatch)
+    assert publish_once(tmp_path / "x", b"first", "00000001")
+    assert not publish_once(tmp_path / "x", b"second", "00000002")
+    assert (tmp_path / "x").read_bytes() == b"first"
+
+
 def test_a_link_whose_answer_was_lost_is_still_ours(tmp_path, monkeypatch):
     """A network file system repeats the request and then finds its own link."""
     real = os.link
