@@ -7,7 +7,7 @@ are not used: they put finalizers and annotations on user objects, and retry for
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import kopf
@@ -42,8 +42,9 @@ def build_registry(queue: WorkQueue[JobKey]) -> kopf.OperatorRegistry:
     """
     registry = kopf.OperatorRegistry()
 
-    async def on_resource(namespace: str, name: str, **_: Any) -> None:
-        queue.add(JobKey(namespace, name))
+    async def on_resource(namespace: str, name: str, event: Mapping[str, Any], **_: Any) -> None:
+        if not is_own_echo(event):
+            queue.add(JobKey(namespace, name))
 
     async def on_job(namespace: str, labels: dict[str, str], **_: Any) -> None:
         queue.add(JobKey(namespace, labels[names.LABEL_JOB]))
@@ -55,6 +56,15 @@ def build_registry(queue: WorkQueue[JobKey]) -> kopf.OperatorRegistry:
     kopf.on.event("batch", "v1", "jobs", labels={names.LABEL_JOB: kopf.PRESENT}, registry=registry)(on_job)
     kopf.on.login(registry=registry)(login)
     return registry
+
+
+def is_own_echo(event: Mapping[str, Any]) -> bool:
+    """Whether an event of our resource tells of nothing but a status that we wrote: half of all events."""
+    resource = event["object"]
+    if event["type"] != "MODIFIED" or "deletionTimestamp" in resource["metadata"]:
+        return False
+    observed = resource.get("status", {}).get("observedGeneration")
+    return bool(observed == resource["metadata"]["generation"])
 
 
 def build_settings() -> kopf.OperatorSettings:

@@ -250,3 +250,10 @@ def until(holds: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None
     while not holds():
         assert time.monotonic() < deadline_s, f"{what}: not within {timeout_s} s"
         time.sleep(0.2)
+
+
+def test_operator_leaves_soon_when_it_is_told_to(field: Field, proxy: FaultProxy, tmp_path: Path) -> None:
+    with operator(proxy, tmp_path, field.namespace) as process:
+        field.job("good").wait("Succeeded", "True", "Succeeded")
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(timeout_s=10) == 0

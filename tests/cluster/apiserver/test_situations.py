@@ -21,6 +21,7 @@ from drillcore_testcluster.control_plane import ControlPlane
 from drillcore_testcluster.field import Field
 from drillcore_testcluster.job_under_test import JobUnderTest
 from drillcore_testcluster.kube_api import KubeApi
+from drillcore_testcluster.played_node import PlayedNode
 
 pytestmark = pytest.mark.apiserver
 
@@ -437,6 +438,39 @@ def test_job_of_somebody_else_under_our_name_is_left_alone(schedulable: Field) -
     schedulable.api.delete("Job", child, namespace=schedulable.namespace, propagationPolicy="Background")
     job.wait("Accepted", "True", "Accepted")
     finish(schedulable, job)
+
+
+def test_the_same_told_again_counts_up_one_event(schedulable: Field) -> None:
+    job = schedulable.running_job()
+    for suspend in (True, False, True):
+        job.patch_spec(suspend=suspend)
+        job.wait("Suspended", *(("True", "Suspended") if suspend else ("False", "NotSuspended")))
+    (told,) = [event for event in job.events() if event["reason"] == "Suspended"]
+    until(lambda: job.events() and _count(job, "Suspended") == 2, "the event is counted up")
+    assert told["type"] == "Normal"
+
+
+def _count(job: JobUnderTest, reason: str) -> int:
+    (told,) = [event for event in job.events() if event["reason"] == reason]
+    return int(told["count"])
+
+
+def test_shards_of_a_volume_for_one_node_run_on_one_node(schedulable: Field) -> None:
+    second = PlayedNode(schedulable.api, "second-node")
+    second.start()
+    try:
+        schedulable.claims(["single-node"], ["ReadWriteOnce"])
+        changes = {"output.claimName": "single-node", "shards.count": 4, "parallelism": 4}
+        schedulable.job("job", changes)
+        until(lambda: len(_nodes(schedulable)) == 4, "four pods are scheduled")
+        assert len(set(_nodes(schedulable))) == 1
+    finally:
+        second.stop()
+
+
+def _nodes(field: Field) -> list[str]:
+    pods = field.api.list("Pod", namespace=field.namespace)
+    return [pod["spec"]["nodeName"] for pod in pods if "nodeName" in pod["spec"]]
 
 
 def test_ttl_removes_the_job_and_its_child(schedulable: Field) -> None:
