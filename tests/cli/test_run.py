@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 
 import numpy as np
 import pytest
@@ -125,30 +124,3 @@ def test_truncated_weights_are_named_and_nothing_is_written(workplace, tiny_mode
     assert "model.safetensors" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert not workplace.output.exists()
-
-
-@pytest.mark.kill
-def test_sigterm_stops_the_run_and_the_next_one_goes_on(workplace):
-    workplace.set("output.commitIntervalSeconds", 1)
-    process = workplace.start("run", "job.yaml")
-    wait_until_ring_exists(process)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=120)
-
-    assert process.returncode == Reason.TERMINATED.exit_code
-    assert "Run the same command to go on" in err
-    assert workplace.run_json()["code"] == 0
-    assert drillcore.verify(workplace.output).ok
-
-
-def wait_until_ring_exists(process):
-    """Until the server of this process' run has made its ring."""
-    children = f"/proc/{process.pid}/task/{process.pid}/children"
-    while process.poll() is None:
-        for child in open(children).read().split():
-            command = open(f"/proc/{child}/cmdline").read().split("\0")
-            if "drillcore_server.shard" in command:
-                ring = os.path.join(command[command.index("--ring-dir") + 1], "ring")
-                if os.path.exists(ring):
-                    return
-    raise AssertionError("the run ended before its ring was there")
