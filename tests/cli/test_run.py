@@ -43,7 +43,9 @@ def test_a_job_is_extracted_whole_and_a_second_run_has_nothing_to_do(
     assert journals == [1, 1], "the second run must not have begun an attempt"
 
 
-def test_generated_tokens_are_extracted_with_their_prompt(workplace, tiny_model_folder, reference_states, row_criterion):
+def test_generated_tokens_are_extracted_with_their_prompt(
+    workplace, tiny_model_folder, reference_states, row_criterion
+):
     workplace.set("generation", {"maxTokens": 5})
     workplace.set("dataset.maxSamples", 6)
 

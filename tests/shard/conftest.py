@@ -52,11 +52,9 @@ def run_server(tmp_path, monkeypatch, capfd):
         (tmp_path / "ring").mkdir(exist_ok=True)
         monkeypatch.setenv(names.ENV_JOB, spec if isinstance(spec, str) else json.dumps(spec))
         log = tmp_path / "termination.json"
-        code = main(
-            ["--ring-dir", str(tmp_path / "ring"), "--output", str(tmp_path / "out"), "--termination-log", str(log)]
-            + ["--volumes", str(tmp_path / "volumes"), "--shard", "0", "--local", "--ring-size", str(1 << 20)]
-            + list(arguments)
-        )
+        folders = ["--ring-dir", str(tmp_path / "ring"), "--output", str(tmp_path / "out")]
+        folders += ["--volumes", str(tmp_path / "volumes"), "--termination-log", str(log)]
+        code = main([*folders, "--shard", "0", "--local", "--ring-size", str(1 << 20), *arguments])
         return code, TerminationMessage.from_text(log.read_text()), capfd.readouterr().err
 
     return run
