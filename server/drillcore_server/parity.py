@@ -112,8 +112,9 @@ def reference_states(folder: Path, token_ids: list[int]) -> torch.Tensor:
 
 def row_errors(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     """||got - expected|| / ||expected|| [S] of states [S, D], in float64."""
-    difference: torch.Tensor = (got.double() - expected.double()).norm(dim=-1)
-    return difference / expected.double().norm(dim=-1).clamp_min(1e-30)
+    difference = (got.double() - expected.double()).norm(dim=-1)
+    errors: torch.Tensor = difference / expected.double().norm(dim=-1).clamp_min(1e-30)
+    return errors
 
 
 def _chunked(num_tokens: int, chunk: int) -> EngineConfig:
