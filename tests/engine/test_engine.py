@@ -62,7 +62,7 @@ def test_long_prompts_are_taken_less_far_ahead(make_engine):
     under_test.engine.step = step
     with pytest.raises(KeyboardInterrupt):
         under_test.engine.run(source())
-    assert taken == 2
+    assert taken == 4
 
 
 def test_the_first_step_does_not_wait_until_the_look_ahead_is_full(make_engine, monkeypatch):

@@ -10,8 +10,9 @@ from drillcore_server.engine.request import Request
 
 _MAX_WAITING_STEPS = 16
 """Steps' worth of waiting prompts: enough to fill steps from, and little memory."""
-_STEPS_A_TURN = 2
-"""Steps' worth taken in a turn, of which one is computed: the device does not wait until the queue is long."""
+_STEPS_A_TURN = 4
+"""Steps' worth taken in a turn, of which one is computed: the device does not wait until the queue is long, and steps
+are full even when most of the prompts wait for a prefix or have it already."""
 
 
 class RequestFeed:

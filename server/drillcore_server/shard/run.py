@@ -15,6 +15,7 @@ import torch
 
 from drillcore import Layout
 from drillcore.publish import current_commit
+from drillcore_server.connector.registered_memory import RegisteredMemory, register_for
 from drillcore_server.connector.ring_sink import RingSink
 from drillcore_server.engine.engine import Engine
 from drillcore_server.errors import ShardError
@@ -86,6 +87,8 @@ class _Extraction:
         self._dtype = dtype
         self._stored = stored
         self._engine: Engine | None = None
+        self._registered: RegisteredMemory | None = None
+        """The ring's memory, registered with the GPU until this process ends."""
 
     def run(self) -> None:
         """Extracts, and starts again with the rest whenever a sidecar dies, until the shard is committed."""
@@ -118,6 +121,7 @@ class _Extraction:
 
     def _load(self) -> Engine:
         p = self._preparation
+        self._registered = register_for(self._device, self._producer.buffer)
         decoder = load_decoder(
             p.folder.path,
             p.model,

@@ -11,6 +11,7 @@ from typing import Final
 import torch
 
 from drillcore_server.engine.caches import hidden_block_bytes, kv_block_bytes
+from drillcore_server.engine.capture_plan import CapturePlan
 from drillcore_server.engine.config import EngineConfig, num_blocks_for
 from drillcore_server.errors import ShardError
 from drillcore_server.models.attention import AttentionMetadata
@@ -37,7 +38,7 @@ def engine_config(preparation: Preparation, decoder: Decoder, stored: torch.dtyp
     Raises:
         ShardError: OutOfMemory; not even one step's blocks fit.
     """
-    options, model = preparation.spec.engine, preparation.model
+    options = preparation.spec.engine
     limits = EngineConfig(
         max_model_len=preparation.max_model_len,
         num_blocks=2,
@@ -45,20 +46,16 @@ def engine_config(preparation: Preparation, decoder: Decoder, stored: torch.dtyp
         max_tokens=preparation.spec.generation.max_tokens,
         prefix_caching=options.prefix_caching,
     )
-    block_bytes = hidden_block_bytes(preparation.plan, limits.block_size, stored)
-    if limits.needs_kv_cache:
-        layers = preparation.plan.num_layers_to_run(generates=preparation.generates)
-        dtype = decoder.weights.embedding.dtype
-        block_bytes += kv_block_bytes(model, layers, limits.block_size, dtype)
-    return _with_blocks(limits, block_bytes, decoder)
+    return with_blocks(limits, preparation.plan, decoder, stored)
 
 
 def _step_tokens(asked: int, decoder: Decoder) -> int:
     return asked if decoder.weights.embedding.device.type == "cuda" else min(asked, _CPU_STEP_TOKENS)
 
 
-def _with_blocks(limits: EngineConfig, block_bytes: int, decoder: Decoder) -> EngineConfig:
-    device = decoder.weights.embedding.device
+def with_blocks(limits: EngineConfig, plan: CapturePlan, decoder: Decoder, stored: torch.dtype) -> EngineConfig:
+    """`limits` with as many blocks as are useful and fit beside the decoder's weights; see `engine_config`."""
+    device, block_bytes = decoder.weights.embedding.device, _block_bytes(limits, plan, decoder, stored)
     if device.type == "cuda":
         budget_bytes = _free_on_gpu(decoder, limits.max_num_batched_tokens)
         useful = budget_bytes // block_bytes
@@ -78,6 +75,16 @@ def _with_blocks(limits: EngineConfig, block_bytes: int, decoder: Decoder) -> En
         logger.warning("rows of more than %d tokens do not fit into memory and will be quarantined", longest)
     logger.info("%d blocks of %d tokens, %.2f GB", num_blocks, limits.block_size, num_blocks * block_bytes / 1e9)
     return replace(limits, num_blocks=num_blocks)
+
+
+def _block_bytes(limits: EngineConfig, plan: CapturePlan, decoder: Decoder, stored: torch.dtype) -> int:
+    """Bytes of one block in all caches."""
+    block_bytes = hidden_block_bytes(plan, limits.block_size, stored)
+    if limits.needs_kv_cache:
+        num_layers = plan.num_layers_to_run(generates=limits.max_tokens > 0)
+        dtype = decoder.weights.embedding.dtype
+        block_bytes += kv_block_bytes(decoder.spec, num_layers, limits.block_size, dtype)
+    return block_bytes
 
 
 def _free_on_gpu(decoder: Decoder, num_tokens: int) -> int:
