@@ -34,7 +34,8 @@ def test_audit_log_names_user_and_verb(own_control_plane: ControlPlane, namespac
 
 @pytest.mark.apiserver
 def test_job_controller_creates_pods_and_the_scheduler_says_why_they_wait(api: KubeApi, namespace: str) -> None:
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}
+    template = {"spec": pod | {"nodeSelector": {"no": "such-node"}}}
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",

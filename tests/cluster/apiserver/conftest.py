@@ -39,8 +39,9 @@ def kubelet(api: KubeApi) -> Iterator[PlayedKubelet]:
     node.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def operator(own_control_plane: ControlPlane, crd: object) -> Iterator[Process]:
+    """Serves the whole cluster while a module runs that asks for it; others start their own."""
     kubeconfig = own_control_plane.kubeconfig(OPERATOR_USER, ["system:masters"])
     process = operator_process(own_control_plane.folder, kubeconfig, kueue_enabled="true")
     process.start()
