@@ -51,6 +51,7 @@ def run_shard(settings: ShardSettings) -> Counts:
     preparation = prepare(settings.spec, settings.volumes)
     dtype = compute_dtype(settings.spec.model.dtype, preparation.model.dtype, device)
     stored = store_dtype(settings.spec.extraction.store_dtype, preparation.model.dtype)
+    logger.info("%s on %s, %d rows in the dataset", preparation.folder.uri, device, preparation.dataset.num_rows)
     job = _job_file(settings, preparation, dtype, stored)
     job.write(settings.ring_dir)
     producer = RingProducer.create(
@@ -60,6 +61,7 @@ def run_shard(settings: ShardSettings) -> Counts:
         columns=preparation.plan.num_columns,
         hidden=preparation.model.hidden_size,
     )
+    logger.info("made a ring of %.2f GB", settings.ring_bytes / 1e9)
     extraction = _Extraction(settings, preparation, producer, device, dtype, stored)
     try:
         extraction.run()
