@@ -64,6 +64,16 @@ def test_reasoning_that_a_template_drops_from_earlier_turns_is_not_looked_for(te
     ]
 
 
+def test_white_space_that_a_template_keeps_in_earlier_turns_only_is_part_of_the_turn(
+    template_text: TemplateText,
+) -> None:
+    messages = _turns("a", "\n\n b \n", "c", "\n\n d \n")
+    assert _supervised(template_text("qwen3"), messages) == [
+        "\n\n b \n<|im_end|>\n",
+        "<think>\n\n</think>\n\n d \n<|im_end|>\n",
+    ]
+
+
 def test_reasoning_inside_the_text_of_an_earlier_turn_is_dropped_too(template_text: TemplateText) -> None:
     messages = _turns("a", "<think>\nhm\n</think>\n\nb", "c", "d")
     assert _supervised(template_text("qwen3"), messages)[0] == "b<|im_end|>\n"

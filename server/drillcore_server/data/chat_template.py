@@ -150,14 +150,14 @@ class _TurnFinder:
         said = self._messages[index]["content"].rpartition("</think>")[2].strip()
         if not asked or asked not in prompt or not said or said not in through:
             raise self._lost(index)
-        lead = prompt[prompt.rfind(asked) :]
-        as_it_was, ending = through[start:], through[through.rfind(said) + len(said) :]
+        lead = re.escape(prompt[prompt.rfind(asked) :])
+        as_it_was = re.escape(through[start:])
+        without_reasoning = r"\s*" + re.escape(through[through.rfind(said) :])
         # The turns before this one are found, so that the first place that fits is the right one.
-        places = [(self._text.find(lead + turn, after), turn) for turn in (as_it_was, said + ending)]
-        found, turn = min(((place, turn) for place, turn in places if place >= 0), default=(-1, ""))
-        if found < 0:
+        found = re.compile(f"{lead}({as_it_was}|{without_reasoning})").search(self._text, after)
+        if found is None:
             raise self._lost(index)
-        return found + len(lead), found + len(lead) + len(turn)
+        return found.span(1)
 
     def _lost(self, index: int) -> RowFault:
         return RowFault(
