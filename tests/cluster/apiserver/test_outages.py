@@ -8,9 +8,8 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from subprocess import TimeoutExpired
 
 import pytest
 
@@ -89,7 +88,8 @@ def test_operator_killed_at_each_call_makes_one_job_each_and_ends_right(
         if number % 5 == 0:
             jobs.append(field.job(f"good-{number}", {"shards.count": 2}))
             jobs.append(field.job(f"bad-{number}"))
-        _run_until_killed(proxy, tmp_path, field.namespace, call_number=1 + number % 25, after=number % 2 == 1)
+        call_number = 1 + number % (NUM_KILLS // 2)
+        _run_until_killed(proxy, tmp_path, field.namespace, call_number=call_number, after=number % 2 == 1)
     proxy.decide = no_fault
     with operator(proxy, tmp_path, field.namespace):
         for job in jobs:
@@ -100,29 +100,23 @@ def test_operator_killed_at_each_call_makes_one_job_each_and_ends_right(
 
 
 def _run_until_killed(proxy: FaultProxy, tmp_path: Path, namespace: str, *, call_number: int, after: bool) -> None:
-    """Runs an operator until its call of this number, or until it has nothing left to do."""
+    """Runs an operator that is killed at its call of this number; it has always enough to do for that."""
     calls = 0
-    pid = 0
+    running: list[Process] = []
 
     def kill() -> None:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(running[0].pid, signal.SIGKILL)
 
     def decide(call: Call) -> Fault | None:
         nonlocal calls
-        if not call.is_reconciling:
-            return None
-        calls += 1
-        return Interrupt(kill, after_forwarding=after) if calls == call_number else None
+        calls += call.is_reconciling
+        is_last = call.is_reconciling and calls == call_number
+        return Interrupt(kill, after_forwarding=after) if is_last else None
 
     proxy.decide = decide
     with operator(proxy, tmp_path, namespace) as process:
-        pid = process.pid
-        while calls < call_number:
-            before = calls
-            with suppress(TimeoutExpired):
-                process.wait(timeout_s=8)
-            if calls == before:
-                return
+        running.append(process)
+        assert process.wait(timeout_s=40) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("code", [429, 500])
