@@ -6,6 +6,7 @@ OperatorError
     ├── NotFound      404
     ├── Conflict      409: somebody else was faster; read again
     ├── Refused       400, 403, 422: the same request will be refused again
+    ├── Unreadable    an object that this version does not understand; others are served on
     ├── Throttled     429: try again after `retry_after_s`
     └── Unavailable   no answer, 5xx, or 401 while credentials rotate: try again later
 """
@@ -40,6 +41,10 @@ class Refused(ClusterError):
         super().__init__(message)
         self.is_invalid = is_invalid
         """The object is malformed (400, 422), as opposed to not allowed (403)."""
+
+
+class Unreadable(ClusterError):
+    """An object that this version does not understand, such as a status of a later one."""
 
 
 class Throttled(ClusterError):

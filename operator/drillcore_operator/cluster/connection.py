@@ -78,8 +78,7 @@ class Connection:
             raise Unavailable(f"{method} {path}: {type(error).__name__}: {error}") from error
         if not response.is_success:
             raise _error(f"{method} {path}", response)
-        document: Document = response.json()
-        return document
+        return _document(f"{method} {path}", response)
 
 
 def _error(what: str, response: httpx.Response) -> ClusterError:
@@ -97,6 +96,15 @@ def _error(what: str, response: httpx.Response) -> ClusterError:
             return Throttled(f"{what}: {message}", retry_after_s=_retry_after_s(response))
         case code:
             return Unavailable(f"{what}: {code}: {message}")
+
+
+def _document(what: str, response: httpx.Response) -> Document:
+    try:
+        document: Document = response.json()
+    except ValueError as error:
+        # A proxy in between said something; the API server speaks JSON only.
+        raise Unavailable(f"{what}: expected JSON; got {response.text[:200]!r}") from error
+    return document
 
 
 def _message(response: httpx.Response) -> str:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
+from pydantic import ValidationError
+
+from drillcore_operator.errors import Unreadable
 from drillcore_operator.observed import ChildJob, Claim, ClusterEvent, Pod
 from drillcore_operator.observed.fields import parse_time
 from drillcore_spec.messages import Counts, ProgressReport
@@ -30,7 +33,11 @@ class Resource:
 
     @classmethod
     def from_api(cls, document: Mapping[str, Any]) -> Self:
-        """Reads an ExtractionJob of the API server."""
+        """Reads an ExtractionJob of the API server.
+
+        Raises:
+            Unreadable: its status is not one of this version.
+        """
         metadata = document["metadata"]
         created = parse_time(metadata["creationTimestamp"])
         assert created is not None
@@ -41,7 +48,7 @@ class Resource:
             generation=metadata["generation"],
             created=created,
             document=document,
-            status=ExtractionJobStatus.model_validate(document.get("status") or {}),
+            status=_read_status(document),
             is_deleted="deletionTimestamp" in metadata,
         )
 
@@ -52,6 +59,15 @@ class Resource:
             c.type == ConditionType.SUCCEEDED and c.status is not ConditionStatus.UNKNOWN
             for c in self.status.conditions
         )
+
+
+def _read_status(document: Mapping[str, Any]) -> ExtractionJobStatus:
+    """A status that is not understood is not taken for empty: that would run an ended job again."""
+    try:
+        return ExtractionJobStatus.model_validate(document.get("status") or {})
+    except ValidationError as error:
+        metadata = document["metadata"]
+        raise Unreadable(f"status of {metadata['namespace']}/{metadata['name']}: {error}") from error
 
 
 @dataclass(frozen=True)
