@@ -27,7 +27,6 @@ def _one_of(value: object, *unbuilt: object) -> object:
 
 
 UNBUILT: tuple[Unbuilt, ...] = (
-    Unbuilt(("spec", "dataset", "contextSize"), "0", lambda s: s.dataset.context_size),
     Unbuilt(
         ("spec", "extraction", "positions"),
         "All, Last or LossMask",

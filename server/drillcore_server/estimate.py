@@ -50,7 +50,8 @@ def estimate_job(spec: ExtractionJobSpec, volumes: Volumes) -> Estimate:
     schema = PartSchema.of(manifest_of(preparation, dtype, store_dtype(spec.extraction.store_dtype, checkpoint)))
     total = Estimate()
     for shard in range(spec.shards.count):
-        batches = prepared_batches(preparation.dataset, preparation.preparer, preparation.shard_rows(shard))
+        rows = preparation.shard_rows(shard)
+        batches = prepared_batches(preparation.dataset, preparation.preparer, rows, shard=shard)
         total += _estimate_shard(preparation, schema, chain.from_iterable(batches))
     return total
 

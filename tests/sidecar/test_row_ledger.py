@@ -44,7 +44,14 @@ def test_contexts_are_numbered_apart_from_quarantined_rows_and_their_number_is_o
     ledger = RowLedger(first, None, rows_are_contexts=True)
     ledger.recover(np.array([first, first + 1]), [0])
     ledger.store(first + 100_000)
-    ledger.quarantine(1)
+    assert ledger.quarantine(1)
     with pytest.raises(ShardError, match="came twice"):
         ledger.store(first + 1)
     assert ledger.require_all() == 5
+
+
+def test_rows_that_an_earlier_attempt_quarantined_come_again_with_contexts() -> None:
+    ledger = RowLedger(0, None, rows_are_contexts=True)
+    ledger.recover(np.array([0, 1]), [7])
+    assert not ledger.quarantine(7)
+    assert ledger.require_all() == 3

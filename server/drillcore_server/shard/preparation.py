@@ -12,6 +12,7 @@ import torch
 from drillcore.manifest import Manifest, ModelIdentity
 from drillcore_server.data.dataset import Dataset, open_dataset
 from drillcore_server.data.identity import dataset_identity
+from drillcore_server.data.packing import CONTEXT_ROWS_PER_SHARD
 from drillcore_server.data.preparer import RowPreparer
 from drillcore_server.data.template_file import load_chat_template
 from drillcore_server.engine.capture_plan import CapturePlan
@@ -48,8 +49,18 @@ class Preparation:
         return self.spec.generation.max_tokens > 0
 
     def shard_rows(self, shard: int) -> range:
-        """The rows of one shard."""
+        """The dataset's rows of one shard."""
         return self.dataset.shard_rows(shard, self.spec.shards.count)
+
+    def rows_in(self, shard: int) -> int | None:
+        """Rows that the shard's commit accounts for; None for contexts, whose number shows when all are packed."""
+        return None if self.spec.dataset.context_size else len(self.shard_rows(shard))
+
+    def first_row(self, shard: int) -> int:
+        """The shard's lowest row in the output."""
+        if self.spec.dataset.context_size:
+            return shard * CONTEXT_ROWS_PER_SHARD
+        return self.shard_rows(shard).start
 
 
 def prepare(spec: ExtractionJobSpec, volumes: Volumes) -> Preparation:

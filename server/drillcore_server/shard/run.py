@@ -112,14 +112,18 @@ class _Extraction:
         return True
 
     def _extract(self) -> None:
-        rows = self._preparation.shard_rows(self._settings.shard)
+        shard = self._settings.shard
+        rows_in = self._preparation.rows_in(shard)
         done = np.load(self._settings.ring_dir / COMMITTED_FILE)
-        if len(done) == len(rows):
+        if len(done) == rows_in:
             return
-        logger.info("%d of %d rows to extract", len(rows) - len(done), len(rows))
+        if rows_in is None:
+            logger.info("%d contexts are extracted already", len(done))
+        else:
+            logger.info("%d of %d rows to extract", rows_in - len(done), rows_in)
         if self._engine is None:
             self._engine = self._load()
-        self._engine.run(requests(self._preparation, rows, done))
+        self._engine.run(requests(self._preparation, shard, done))
 
     def _load(self) -> Engine:
         p = self._preparation
@@ -157,8 +161,8 @@ def _job_file(settings: ShardSettings, p: Preparation, dtype: torch.dtype, store
     return JobFile(
         manifest=manifest_of(p, dtype, stored),
         shard=settings.shard,
-        first_row=rows.start,
-        rows_in=len(rows),
+        first_row=p.first_row(settings.shard),
+        rows_in=p.rows_in(settings.shard),
         part_bytes=quantity_bytes(output.part_size),
         commit_interval_s=output.commit_interval_seconds,
         size_limit_bytes=size_limit_bytes,
@@ -169,10 +173,11 @@ def _job_file(settings: ShardSettings, p: Preparation, dtype: torch.dtype, store
 def _checked_counts(settings: ShardSettings, job: JobFile) -> Counts:
     """The counts of commit.json, read back from the volume and compared with what this shard had to do."""
     commit = current_commit(Layout(settings.output).shard(settings.shard))
-    if commit is None or commit.identity != job.manifest.identity_sha256 or commit.counts.rows_in != job.rows_in:
+    is_ours = commit is not None and commit.identity == job.manifest.identity_sha256
+    if commit is None or not is_ours or job.rows_in not in (None, commit.counts.rows_in):
         raise ShardError(
             Reason.INTERNAL,
-            f"expected a commit of {job.rows_in} rows with identity {job.manifest.identity_sha256[:12]} in "
+            f"expected a commit of {job.rows_in or 'all'} rows with identity {job.manifest.identity_sha256[:12]} in "
             f"{settings.output}; got {commit and (commit.counts.rows_in, commit.identity[:12])}",
         )
     return Counts.model_validate(commit.counts.to_json())

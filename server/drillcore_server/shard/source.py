@@ -15,14 +15,15 @@ from drillcore_server.shard.preparation import Preparation
 
 
 def requests(
-    preparation: Preparation, rows: range, skip: NDArray[np.int64] | None = None
+    preparation: Preparation, shard: int, skip: NDArray[np.int64] | None = None
 ) -> Iterator[Request | QuarantineEntry]:
-    """Requests for `rows` without those in `skip`, and the entries of rows that cannot be extracted.
+    """Requests for a shard's rows without those in `skip`, and the entries of rows that cannot be extracted.
 
     Raises:
         ShardError: the dataset cannot be read any more, or has a row that the job does not allow.
     """
-    with RowFeed(prepared_batches(preparation.dataset, preparation.preparer, rows, skip)) as feed:
+    rows = preparation.shard_rows(shard)
+    with RowFeed(prepared_batches(preparation.dataset, preparation.preparer, rows, skip, shard=shard)) as feed:
         for batch in feed:
             for item in batch:
                 yield item if isinstance(item, QuarantineEntry) else _request(preparation, item)

@@ -61,15 +61,22 @@ class RowLedger:
         self._stored[index] = 1
         self.num_stored += 1
 
-    def quarantine(self, row: int) -> None:
-        """Enters a row that cannot be extracted; raises as `store`."""
+    def quarantine(self, row: int) -> bool:
+        """Enters a row that cannot be extracted; raises as `store`.
+
+        Returns:
+            Whether it is new: contexts are packed from the first row on in each attempt, so that the rows that an
+            earlier attempt quarantined come again.
+        """
         if not self._apart:
             index = self._checked(row)
             if index < len(self._stored) and self._stored[index]:
                 raise self._error(f"row {row} was stored and is quarantined now")
-        if row in self._quarantined:
+        is_new = row not in self._quarantined
+        if not is_new and not self._apart:
             raise self._error(f"row {row} came twice")
         self._quarantined.add(row)
+        return is_new
 
     def require_all(self) -> int:
         """The number of rows in, once every row is accounted for.

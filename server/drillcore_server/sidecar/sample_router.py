@@ -171,9 +171,9 @@ class SampleRouter:
 
     def _quarantine_row(self, record: Record, payload: bytes) -> None:
         entry = QuarantineEntry.from_json(parse_json(payload, _QUARANTINE_RECORD), _QUARANTINE_RECORD)
-        self._ledger.quarantine(entry.row)
-        self._quarantine.append(entry)
-        self._progress.add_quarantined()
+        if self._ledger.quarantine(entry.row):
+            self._quarantine.append(entry)
+            self._progress.add_quarantined()
         self._unsynced.add(self._sample_first, record.sequence + 1)
         self._next_sample(record)
 
