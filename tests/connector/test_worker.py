@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from drillcore.records import QuarantineReason
 from drillcore_kernels.reference_ops import REFERENCE_OPS
 from drillcore_server.connector.copies import CpuCopier
 from drillcore_server.connector.errors import StatesMissing, StepNotBound, StepNotSaved
@@ -98,16 +99,60 @@ def test_the_last_state_replaces_those_of_earlier_chunks(bench):
     assert sample.end.norm_sums.tolist() == [1, 1]
 
 
-def test_a_sample_of_which_nothing_is_kept_has_no_states(bench):
+def test_a_sample_of_which_nothing_is_kept_is_quarantined(bench):
     mask = np.zeros(3, dtype=np.uint8)
     one = SampleHeader(1, PositionsKind.LOSS_MASK, 3, streams=True, loss_mask=mask)
     bench.step((one, [], [], True))
+
+    assert not bench.worker.finish(1, text(3))
+    assert bench.worker.poll() == [1]
+    assert bench.worker.poll() == []
+    (entry,) = bench.sink.quarantined
+    assert (entry.row, entry.reason) == (1, QuarantineReason.NOTHING_SELECTED)
+    assert entry.message == "positions LossMask select none of 3 tokens"
+
+
+def test_a_mean_is_one_state_over_all_steps_with_its_own_statistics(bench):
+    one, two = header(1, PositionsKind.MEAN), header(2, PositionsKind.MEAN)
+    bench.step((one, [0, 1], [36, 37], True), (two, [0], [9], True))
+    assert bench.worker.poll() == []
+    bench.step((one, [2], [8], False))
+    bench.worker.finish(2, text(1))
     bench.worker.finish(1, text(3))
 
+    assert bench.worker.poll() == [2, 1]
+    sample = bench.sink.by_row()[1]
+    assert (sample.end.num_states, sample.end.positions) == (1, None)
+    assert sample.hidden_states.tolist() == [[[27.0] * 3] * 2]
+    assert np.allclose(sample.end.norm_sums, 27 * np.sqrt(3))
+    assert sample.end.max_abs.tolist() == [27, 27]
+
+
+def test_a_mean_whose_sum_overflows_is_quarantined(bench):
+    bench.cache[9] = 3e38
+    bench.step((header(1, PositionsKind.MEAN), [0, 1], [36, 37], True))
+    bench.worker.finish(1, text(2))
+
     assert bench.worker.poll() == [1]
-    (sample,) = bench.sink.samples
-    assert (sample.end.num_states, sample.end.positions.tolist()) == (0, [])
-    assert sample.end.norm_sums.tolist() == [0, 0]
+    bench.worker.poll()
+    assert bench.sink.samples == []
+    assert bench.sink.quarantined[0].reason is QuarantineReason.NON_FINITE_STATE
+
+
+def test_a_mean_over_too_few_tokens_is_never_made(bench):
+    bench.step((header(1, PositionsKind.MEAN), [0, 1], [4, 5], True))
+
+    with pytest.raises(StatesMissing, match="row 1 has 3 tokens but 2 states"):
+        bench.worker.finish(1, text(3))
+
+
+def test_a_sample_that_is_aborted_before_its_mean_is_made_keeps_its_blocks_until_then(bench):
+    bench.step((header(1, PositionsKind.MEAN), [0], [4], True))
+    bench.worker.finish(1, text(1))
+
+    assert bench.worker.abort(1)
+    assert bench.worker.poll() == [1]
+    assert bench.sink.samples == []
 
 
 def test_a_token_without_a_state_is_never_shipped(bench):

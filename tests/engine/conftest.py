@@ -307,6 +307,11 @@ class LateCopier(CpuCopier):
     def copy_gathered(self, slots: Any, buffers: Any) -> None:
         self._copies.append(lambda: CpuCopier.copy_gathered(self, slots, buffers))
 
+    def means(self, slots: Any) -> torch.Tensor:
+        late = torch.full((len(slots), *self._blocks.shape[2:]), torch.nan, dtype=self._blocks.dtype)
+        self._copies.append(lambda: late.copy_(CpuCopier.means(self, slots)))
+        return late
+
     def mark(self) -> Landing:
         copies, self._copies = self._copies, []
         return LateLanding(lambda: [copy() for copy in copies], int(self._rng.integers(1, 6)))

@@ -84,7 +84,7 @@ def test_the_first_step_does_not_wait_until_the_look_ahead_is_full(make_engine, 
     monkeypatch.setattr(under_test.engine.runner, "execute", count)
     under_test.engine.run(source())
 
-    assert taken_at_step[:3] == [10, 20, 30]
+    assert taken_at_step[:3] == [20, 40, 60]
     assert len(under_test.samples()) == 100
 
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from drillcore_kernels import Ops
-from drillcore_server.connector.host_memory import Landing, landing
+from drillcore_server.connector.host_memory import Landing, empty_host, landing
 
 
 class StateCopier(ABC):
@@ -33,6 +33,10 @@ class StateCopier(ABC):
     @abstractmethod
     def copy_gathered(self, slots: Sequence[NDArray[np.int64]], buffers: Sequence[memoryview]) -> None:
         """Copies scattered states: one gather on the device for all buffers, then one copy for each."""
+
+    @abstractmethod
+    def means(self, slots: Sequence[NDArray[np.int64]]) -> torch.Tensor:
+        """Means [B, C, D] over the states at each of B arrays of slots, in host memory when `mark`ed copies landed."""
 
     @abstractmethod
     def mark(self) -> Landing:
@@ -63,6 +67,10 @@ class CpuCopier(StateCopier):
         for slots_of_buffer, buffer in zip(slots, buffers, strict=True):
             self._ops.gather_rows(self._blocks, torch.from_numpy(slots_of_buffer), out=self._as_states(buffer))
 
+    def means(self, slots: Sequence[NDArray[np.int64]]) -> torch.Tensor:
+        """See `StateCopier`."""
+        return self._ops.mean_rows(self._blocks, torch.from_numpy(np.concatenate(slots)), _row_offsets(slots))
+
     def mark(self) -> Landing:
         """Everything is there already."""
         return landing(self._states.device)
@@ -91,9 +99,25 @@ class CudaCopier(StateCopier):
                 self._as_states(buffer).copy_(gathered[start:end], non_blocking=True)
                 start = end
 
+    def means(self, slots: Sequence[NDArray[np.int64]]) -> torch.Tensor:
+        """See `StateCopier`. The kernel runs on the copy stream, too."""
+        device = self._states.device
+        host_slots, offsets = torch.from_numpy(np.concatenate(slots)).pin_memory(), _row_offsets(slots).pin_memory()
+        with torch.cuda.stream(self._stream):
+            device_slots = host_slots.to(device, non_blocking=True)
+            means = self._ops.mean_rows(self._blocks, device_slots, offsets.to(device, non_blocking=True))
+            return empty_host(means.shape, means.dtype, device).copy_(means, non_blocking=True)
+
     def mark(self) -> Landing:
         """An event of the copy stream."""
         return landing(self._states.device, self._stream)
+
+
+def _row_offsets(slots: Sequence[NDArray[np.int64]]) -> torch.Tensor:
+    """int32 [B + 1] in host memory: where each array begins when all are joined."""
+    offsets = np.zeros(len(slots) + 1, dtype=np.int32)
+    np.cumsum([len(part) for part in slots], out=offsets[1:])
+    return torch.from_numpy(offsets)
 
 
 def copier_for(cache: torch.Tensor, ops: Ops) -> StateCopier:

@@ -20,6 +20,8 @@ class SampleHeader:
     num_prompt_tokens: int
     streams: bool
     """Whether its states may be shipped before the request has ended: its prompt is all there is."""
+    position_range: range | None = None
+    """Positions that Window and Stride select, as far as there are tokens."""
     loss_mask: NDArray[np.uint8] | None = None
     id: str | None = None
     original_tokens: int | None = None

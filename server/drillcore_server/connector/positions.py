@@ -8,21 +8,21 @@ from numpy.typing import NDArray
 from drillcore_server.connector.metadata import SampleHeader
 from drillcore_spec.enums import PositionsKind
 
-SELECTABLE_POSITIONS = frozenset((PositionsKind.ALL, PositionsKind.LAST, PositionsKind.LOSS_MASK))
-"""Kinds that `select_positions` knows."""
+RANGED_POSITIONS = frozenset((PositionsKind.WINDOW, PositionsKind.STRIDE))
+"""Kinds that keep the positions of a range, whatever the sample."""
 
 
 def select_positions(header: SampleHeader, first: int, end: int) -> NDArray[np.int64]:
-    """Positions in [first, end) whose states are kept, ascending.
+    """Positions in [first, end) whose states are kept, or averaged, ascending.
 
     For `Last` it is the last one of the range: a later range of the same sample replaces it. Tokens beyond
     the loss mask were generated, and count as masked in.
 
     Raises:
-        ValueError: the kind is not built, or LossMask was asked for without a mask.
+        ValueError: LossMask was asked for without a mask, or Window or Stride without a range.
     """
     match header.positions:
-        case PositionsKind.ALL:
+        case PositionsKind.ALL | PositionsKind.MEAN:
             return np.arange(first, end)
         case PositionsKind.LAST:
             return np.arange(end - 1, end)
@@ -30,7 +30,15 @@ def select_positions(header: SampleHeader, first: int, end: int) -> NDArray[np.i
             in_mask = first + np.flatnonzero(header.loss_mask[first:end])
             beyond = np.arange(max(first, len(header.loss_mask)), end)
             return np.concatenate((in_mask, beyond)) if len(beyond) else in_mask
-    raise ValueError(f"row {header.row}: positions {header.positions.value} need a loss mask or are not built")
+        case PositionsKind.WINDOW | PositionsKind.STRIDE if header.position_range is not None:
+            return _within(header.position_range, first, end)
+    raise ValueError(f"row {header.row}: positions {header.positions.value} need a loss mask or a range")
+
+
+def _within(selected: range, first: int, end: int) -> NDArray[np.int64]:
+    """The members of an ascending range that are in [first, end)."""
+    num_before = max(-(-(first - selected.start) // selected.step), 0)
+    return np.arange(selected.start + num_before * selected.step, min(end, selected.stop), selected.step)
 
 
 def replaces_earlier(kind: PositionsKind) -> bool:

@@ -12,14 +12,19 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from drillcore.records import QuarantineEntry
 from drillcore_server.connector.base import Chunk, SampleSink
 from drillcore_server.connector.copies import StateCopier
 from drillcore_server.connector.host_memory import Landing
+from drillcore_server.connector.means import MeanReducer
 from drillcore_server.connector.sample import Sample
 from drillcore_spec.enums import PositionsKind
+
+_CONSECUTIVE = frozenset((PositionsKind.ALL, PositionsKind.WINDOW))
+"""Kinds whose states lie in few runs of the cache, which need no gather."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +59,7 @@ class Shipper:
     def __init__(self, sink: SampleSink, copier: StateCopier) -> None:
         self._sink = sink
         self._copier = copier
+        self._means = MeanReducer(copier)
         self._partial: dict[int, Sample] = {}
         self._complete: deque[Sample] = deque()
         self._open: Sample | None = None
@@ -64,7 +70,7 @@ class Shipper:
     @property
     def is_copying(self) -> bool:
         """Whether copies are under way."""
-        return bool(self._shipments)
+        return bool(self._shipments) or self._means.is_reducing
 
     @property
     def awaits_room(self) -> bool:
@@ -83,7 +89,9 @@ class Shipper:
     def complete(self, sample: Sample) -> None:
         """A sample will get no more states, or must not be shipped."""
         self._partial.pop(sample.row, None)
-        if sample is not self._open:
+        if sample.awaits_mean:
+            self._means.add(sample)
+        elif sample is not self._open:
             self._complete.append(sample)
 
     def drop(self, sample: Sample) -> bool:
@@ -91,7 +99,7 @@ class Shipper:
 
         It does not if nothing of it is in the sink: then its blocks are not read any more.
         """
-        if sample is self._open or sample.closed:
+        if sample is self._open or sample.closed or sample in self._means:
             return True
         sample.closed = True
         self._partial.pop(sample.row, None)
@@ -105,6 +113,7 @@ class Shipper:
         """Seals what has landed, starts what there is room for; gives the samples whose blocks nothing reads."""
         self._sink.poll()
         self._seal_landed()
+        self._complete.extend(self._means.poll())
         outgoing = Outgoing()
         self._fill_sink(outgoing)
         if outgoing.chunks:
@@ -117,7 +126,10 @@ class Shipper:
 
     def wait_for_copy(self) -> None:
         """Blocks until the oldest copies have landed; there must be some."""
-        self._shipments[0].landing.synchronize()
+        if self._shipments:
+            self._shipments[0].landing.synchronize()
+        else:
+            self._means.wait()
 
     def reset(self) -> None:
         """Forgets every sample when all copies have landed; nothing is sealed.
@@ -127,6 +139,7 @@ class Shipper:
         self._copier.mark().synchronize()
         for queue in (self._partial, self._complete, self._quarantines, self._shipments, self._released):
             queue.clear()
+        self._means.clear()
         self._open = None
 
     def _fill_sink(self, outgoing: Outgoing) -> None:
@@ -150,22 +163,23 @@ class Shipper:
         """Ships what is ready of the open sample; gives whether its end, or its abort, is recorded."""
         if sample.is_over:
             return sample.num_shipped == 0 or self._sink.abort_sample(sample.row)
-        while sample.slots:
-            chunk = self._sink.reserve(len(sample.ready_slots()))
+        while sample.num_ready:
+            chunk = self._sink.reserve(sample.num_ready)
             if chunk is None:
                 return False
             self._start_copy(sample, chunk, outgoing)
         return sample.text is not None and self._sink.end_sample(sample.end(sample.text))
 
     def _start_copy(self, sample: Sample, chunk: Chunk, outgoing: Outgoing) -> None:
-        slots = sample.ready_slots()[: chunk.num_states]
         outgoing.chunks.append(FilledChunk(sample, chunk, sample.num_shipped))
-        if sample.header.positions is PositionsKind.ALL:
-            self._copier.copy_runs(slots, chunk.buffer)
+        if sample.mean is not None:
+            chunk.buffer[:] = sample.mean.view(torch.uint8).numpy().reshape(-1).data
+        elif sample.header.positions in _CONSECUTIVE:
+            self._copier.copy_runs(sample.ready_slots()[: chunk.num_states], chunk.buffer)
         else:
-            outgoing.gather_slots.append(slots)
+            outgoing.gather_slots.append(sample.ready_slots()[: chunk.num_states])
             outgoing.gather_buffers.append(chunk.buffer)
-        sample.ship(len(slots))
+        sample.ship(chunk.num_states)
 
     def _close(self, sample: Sample) -> None:
         """Nothing of the sample will be reserved any more."""

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from drillcore.records import QuarantineEntry, QuarantineReason
+from drillcore.records import QuarantineReason
 from drillcore_server.connector.base import SampleSink
 from drillcore_server.connector.copies import StateCopier
 from drillcore_server.connector.errors import StepNotBound, StepNotSaved
@@ -130,11 +130,18 @@ class ConnectorWorker:
                 self.shipper.offer(sample)
         return faulty
 
-    def finish(self, row: int, text: SampleText) -> None:
-        """Tells that a request has ended and that all its states are absorbed."""
+    def finish(self, row: int, text: SampleText) -> bool:
+        """Tells that a request has ended and that all its states are absorbed.
+
+        Gives whether it has states; without any it is quarantined.
+        """
         sample = self._samples[row]
         sample.text = text
+        if sample.num_computed == 0:
+            message = f"positions {sample.header.positions.value} select none of {len(text.token_ids)} tokens"
+            sample.reject(QuarantineReason.NOTHING_SELECTED, message)
         self.shipper.complete(sample)
+        return not sample.is_over
 
     def abort(self, row: int) -> bool:
         """Drops a sample in whatever state it is; gives whether copies from its blocks hold it until a later `poll`."""
@@ -160,9 +167,9 @@ class ConnectorWorker:
         self._samples.clear()
 
     def _reject(self, sample: Sample, part: StateSlice, reason: QuarantineReason, column: int) -> None:
-        header, name = sample.header, self._columns.names[column]
+        name = self._columns.names[column]
         first, last = int(part.positions[0]), int(part.positions[-1])
         expected = "finite" if reason is QuarantineReason.NON_FINITE_STATE else "other than all zero"
         message = f"states must be {expected}; {name} is not, at or between tokens {first} and {last}"
-        sample.quarantine = QuarantineEntry(header.row, header.file, header.line, header.id, reason, message)
+        sample.reject(reason, message)
         self.shipper.complete(sample)

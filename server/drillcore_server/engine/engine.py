@@ -236,8 +236,9 @@ class Engine:
         for scheduled in step.output.requests:
             sequence = self.scheduler.update(scheduled, next(sampled) if scheduled.samples else None)
             if sequence is not None:
-                self.connector.finish(sequence.request_id, _text_of(sequence))
-                self.counters.finished += 1
+                has_states = self.connector.finish(sequence.request_id, _text_of(sequence))
+                self.counters.finished += has_states
+                self.counters.quarantined += not has_states
 
     def _await(self, step: StepInFlight) -> None:
         """Waits for a step's end; samples go on moving meanwhile. Sleeps, and never spins."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drillcore_server.connector.metadata import SampleHeader
-from drillcore_server.connector.positions import SELECTABLE_POSITIONS
+from drillcore_server.connector.positions import RANGED_POSITIONS, select_positions
 from drillcore_spec.enums import PositionsKind
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ class Request:
 
     positions: PositionsKind = PositionsKind.ALL
     """Which states are kept."""
+
+    position_range: range | None = None
+    """Positions kept by Window and Stride, with a positive step; it may go beyond the last token."""
 
     loss_mask: NDArray[np.uint8] | None = None
     """Mask [S]; needed by positions LossMask. Generated tokens count as 1."""
@@ -71,8 +74,10 @@ class Request:
             raise ValueError(f"{name}: prompt_token_ids must be int64 [S]; got {ids.dtype} {list(ids.shape)}")
         if mask is not None and mask.shape != ids.shape:
             raise ValueError(f"{name}: loss_mask must have {len(ids)} values; got {list(mask.shape)}")
-        if self.positions not in SELECTABLE_POSITIONS:
-            raise ValueError(f"{name}: positions {self.positions.value} are not built")
+        if (self.position_range is not None) != (self.positions in RANGED_POSITIONS):
+            raise ValueError(f"{name}: position_range must be given with positions Window and Stride, and only then")
+        if self.position_range is not None and (self.position_range.step < 1 or self.position_range.start < 0):
+            raise ValueError(f"{name}: position_range must start at 0 or later and ascend; got {self.position_range}")
         if self.positions is PositionsKind.LOSS_MASK and mask is None:
             raise ValueError(f"{name}: positions LossMask need a loss_mask")
 
@@ -85,6 +90,13 @@ class Request:
     def num_slots(self) -> int:
         """Slots that the caches must hold: the last sampled token is never an input."""
         return self.num_prompt_tokens + max(self.max_tokens, 1) - 1
+
+    @property
+    def max_states(self) -> int:
+        """States that are stored of it, if the generation is not stopped early. 0: nothing can be selected."""
+        if self.positions in (PositionsKind.LAST, PositionsKind.MEAN):
+            return 1
+        return len(select_positions(_header_of(self), 0, self.num_slots))
 
 
 class SequenceStatus(Enum):
@@ -164,6 +176,7 @@ def _header_of(request: Request) -> SampleHeader:
         positions=request.positions,
         num_prompt_tokens=request.num_prompt_tokens,
         streams=request.max_tokens <= 1,
+        position_range=request.position_range,
         loss_mask=request.loss_mask,
         id=request.id,
         original_tokens=request.original_tokens,
