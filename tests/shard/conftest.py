@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import signal
 
 import pytest
 
@@ -45,7 +46,15 @@ def changed(job_spec):
 
 
 @pytest.fixture
-def run_server(tmp_path, monkeypatch, capfd):
+def sigterm_restored():
+    """A server's main ends with SIGTERM ignored, which every process started later would inherit."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.fixture
+def run_server(tmp_path, monkeypatch, capfd, sigterm_restored):
     """Runs the server's main in this process; gives its exit code, termination message and log."""
 
     def run(spec, *arguments):
