@@ -101,7 +101,6 @@ def test_a_token_id_that_the_model_does_not_have_is_refused(make_engine, bad):
         ({"prompt_token_ids": np.zeros((1, 3), np.int64)}, r"must be int64 \[S\]; got int64 \[1, 3\]"),
         ({"loss_mask": np.zeros(4, np.uint8)}, r"loss_mask must have 3 values; got \[4\]"),
         ({"positions": PositionsKind.LOSS_MASK}, "positions LossMask need a loss_mask"),
-        ({"positions": PositionsKind.STRIDE}, "positions Stride are not built"),
     ],
 )
 def test_fields_that_do_not_fit_each_other_are_refused(fields, message):
