@@ -8,11 +8,8 @@ the two are the same tokens: each of their rows is a head of ours, and their mas
 from __future__ import annotations
 
 import json
-import os
 import random
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,23 +49,6 @@ class Turn(NamedTuple):
 
     ids: list[int]
     mask: list[int]
-
-
-@pytest.fixture(scope="session")
-def peer_python() -> Path:
-    """The interpreter of an environment with speculators, made once and kept under .cache/."""
-    folder = ROOT / ".cache/speculators-venv"
-    python = folder / "bin/python"
-    if subprocess.run([python, "-c", "import speculators"], check=False).returncode if python.exists() else True:
-        uv = shutil.which("uv")
-        make = [uv, "venv", "--allow-existing"] if uv else [sys.executable, "-m", "venv"]
-        install = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
-        for command in ([*make, folder], [*install, "-r", PEERS / "requirements.txt"]):
-            result = subprocess.run(command, check=False, capture_output=True, text=True)
-            if result.returncode != 0:
-                report = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-                report(f"speculators cannot be installed: {result.stderr[-300:]}")
-    return python
 
 
 @pytest.fixture(scope="session")
