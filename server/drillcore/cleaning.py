@@ -8,14 +8,20 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+import numpy as np
+
 from drillcore.commit import Commit
 from drillcore.durable import sync_folder, writing
-from drillcore.errors import ReadError
+from drillcore.errors import FormatError, ReadError
+from drillcore.journal import read_quarantine
 from drillcore.json_fields import JsonValue
 from drillcore.layout import Layout, ShardLayout, attempt_of, is_journal, is_part, is_quarantine, is_temporary
 from drillcore.output import load_manifest
+from drillcore.part_file import Int64s
+from drillcore.part_info import PartInfo
 from drillcore.publish import current_commit
 from drillcore.recover import journaled_parts
+from drillcore.sample_index import SampleIndex
 
 MIN_AGE_S = 3600.0
 """An attempt that wrote within this time may still be at work: its files are left alone. A live attempt writes
@@ -54,8 +60,9 @@ def clean(
 ) -> CleanReport:
     """Find, and on request remove, files that no commit names and that no resume would use.
 
-    A committed shard keeps what its commit names, and the journals of the attempts that wrote it. An unfinished one
-    keeps its journals, their parts and its quarantine files. Files that drillcore did not name are never touched.
+    A committed shard keeps what its commit names, journaled work that the commit does not hold, and the journals of
+    both. An unfinished one keeps its journals, their parts and its quarantine files. Files that drillcore did not name
+    are never touched.
 
     Args:
         path: the output's folder.
@@ -93,8 +100,7 @@ def clean_shard(shard: ShardLayout, *, min_age_s: float = MIN_AGE_S, now_s: floa
 def _unneeded(shard: ShardLayout, min_age_s: float, now_s: float) -> Iterator[_File]:
     files = [file for file in _files(shard.directory, now_s) if attempt_of(file.path.name)]
     live = {attempt_of(file.path.name) for file in files if file.age_s < min_age_s}
-    commit = current_commit(shard)
-    kept = _kept_by_journals(shard) if commit is None else _kept_by_commit(commit)
+    kept = _kept(shard, current_commit(shard))
     writers = {attempt_of(name) for name in kept if is_part(name)}
     for file in files:
         attempt = attempt_of(file.path.name)
@@ -103,13 +109,40 @@ def _unneeded(shard: ShardLayout, min_age_s: float, now_s: float) -> Iterator[_F
             yield file
 
 
-def _kept_by_commit(commit: Commit) -> set[str]:
-    return {commit.index.name, commit.quarantine.name, *(part.name for part in commit.parts)}
+def _kept(shard: ShardLayout, commit: Commit | None) -> set[str]:
+    """Names that the commit needs, and those of journaled work that it does not hold.
+
+    A run with a larger `maxSamples` goes on from a commit: its rows are committed before the next commit.json is.
+    """
+    if commit is None:
+        logs = {path.name for path in shard.files(lambda name: is_journal(name) or is_quarantine(name))}
+        return logs | {part.name for part in journaled_parts(shard)[0]}
+    stored, quarantined = _rows_of(shard, commit)
+    known = np.union1d(stored, quarantined)
+    names = {commit.index.name, commit.quarantine.name, *(part.name for part in commit.parts)}
+    names |= {part.name for part in journaled_parts(shard)[0] if not _all_in(part, stored)}
+    for path in shard.files(is_quarantine):
+        if not np.isin([entry.row for entry in read_quarantine(path)[0]], known).all():
+            names.add(path.name)
+    return names
 
 
-def _kept_by_journals(shard: ShardLayout) -> set[str]:
-    logs = {path.name for path in shard.files(lambda name: is_journal(name) or is_quarantine(name))}
-    return logs | {part.name for part in journaled_parts(shard)[0]}
+def _rows_of(shard: ShardLayout, commit: Commit) -> tuple[Int64s, Int64s]:
+    """The rows that a commit holds and those that it quarantines; none when its files are broken."""
+    none = np.empty(0, np.int64)
+    try:
+        index = SampleIndex.load(shard.named(commit.index.name), commit.parts)
+        entries = read_quarantine(shard.named(commit.quarantine.name))[0]
+    except FormatError:
+        return none, none
+    return index.row, np.array([entry.row for entry in entries], np.int64)
+
+
+def _all_in(part: PartInfo, rows: Int64s) -> bool:
+    """Whether all rows of a part are among `rows`, which ascend."""
+    firsts, lasts = np.array(part.rows, np.int64).reshape(-1, 2).T
+    found = np.searchsorted(rows, lasts, side="right") - np.searchsorted(rows, firsts)
+    return bool(np.all(found == lasts - firsts + 1))
 
 
 def _files(folder: Path, now_s: float) -> list[_File]:

@@ -129,6 +129,10 @@ class Fields:
         """A nested object."""
         return Fields(self._get(key), self.path, self._name(key))
 
+    def optional_object(self, key: str) -> Fields | None:
+        """A nested object or null."""
+        return None if self._get(key) is None else self.object(key)
+
     def objects(self, key: str) -> list[Fields]:
         """A list of objects."""
         return [Fields(v, self.path, f"{self._name(key)}[{i}]") for i, v in enumerate(self._list(key))]

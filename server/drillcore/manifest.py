@@ -11,6 +11,7 @@ from drillcore.dtypes import StoreDType
 from drillcore.errors import UnsupportedVersionError
 from drillcore.json_fields import Fields, JsonValue, canonical_json, parse_json, pretty_json, read_file
 from drillcore.layout import FORMAT_VERSION
+from drillcore.token_ranges import TokenStride, TokenWindow
 
 FINAL_NORM = "finalNorm"
 """Name of the column that holds the state after the final norm."""
@@ -86,10 +87,10 @@ class Manifest:
     shard_count: int
     special_token_ids: tuple[int, ...]
     """The tokenizer's special tokens, ascending."""
-    window: int | None = None
-    """Tokens kept by positions Window."""
-    stride: int | None = None
-    """Distance of the tokens kept by positions Stride."""
+    window: TokenWindow | None = None
+    """With positions Window only."""
+    stride: TokenStride | None = None
+    """With positions Stride only."""
     layout: str = "Packed"
 
     @property
@@ -135,8 +136,8 @@ class Manifest:
             "finalNorm": self.final_norm,
             "hiddenSize": self.hidden_size,
             "positions": self.positions,
-            "window": self.window,
-            "stride": self.stride,
+            "window": None if self.window is None else self.window.to_json(),
+            "stride": None if self.stride is None else self.stride.to_json(),
             "dtype": self.dtype.value,
             "storeDtype": self.store_dtype.value,
             "generation": None if self.generation is None else dict(self.generation),
@@ -176,8 +177,8 @@ class Manifest:
             final_norm=manifest.boolean("finalNorm"),
             hidden_size=manifest.integer("hiddenSize", minimum=1),
             positions=_choice(manifest, "positions", _POSITIONS),
-            window=manifest.optional_integer("window"),
-            stride=manifest.optional_integer("stride"),
+            window=TokenWindow.from_fields(window) if (window := manifest.optional_object("window")) else None,
+            stride=TokenStride.from_fields(stride) if (stride := manifest.optional_object("stride")) else None,
             dtype=StoreDType(_choice(manifest, "dtype", tuple(StoreDType))),
             store_dtype=StoreDType(_choice(manifest, "storeDtype", tuple(StoreDType))),
             generation=None if manifest.value.get("generation") is None else manifest.object("generation").value,
@@ -188,6 +189,9 @@ class Manifest:
         )
         if not loaded.columns or len(set(loaded.layers)) != len(loaded.layers):
             raise manifest.error("layers", "must hold at least one id, or finalNorm be true, and no id twice")
+        for field, value, kind in (("window", loaded.window, "Window"), ("stride", loaded.stride, "Stride")):
+            if (value is not None) != (loaded.positions == kind):
+                raise manifest.error(field, f"must be there with positions {kind}, and only then")
         return loaded
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import drillcore
 from drillcore.cleaning import clean_shard
+from drillcore.journal import QuarantineLog
 from drillcore.layout import temporary
 from drillcore.publish import publish_commit
 from drillcore.recover import recover
@@ -89,11 +90,21 @@ def test_parts_of_earlier_attempts_that_a_commit_names_stay_with_their_journals(
     first = recover(shard, maker.manifest).parts
     second = maker.part([2, 3], attempt="00000002")
     maker.journal([second], attempt="00000002")
-    from drillcore.journal import QuarantineLog
-
     log = QuarantineLog(shard, "00000002")
     publish_commit(shard, maker.manifest, "00000002", parts=[*first, second], quarantine=log, rows_in=4)
     log.close()
     report = drillcore.clean(maker.root, remove=True, now_s=LATER_S)
     assert names(report) == ["quarantine-00000001.jsonl"]
     assert recover(shard, maker.manifest).rows.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_longer_run_that_crashed_keeps_what_it_journaled_beyond_the_commit(maker, broken):
+    maker.shard([range(2)])
+    shard = maker.layout.shard(0)
+    maker.journal([maker.part([2, 3], attempt="00000002")], attempt="00000002")
+    QuarantineLog(shard, "00000002", [maker.quarantined(4)]).close()
+    if broken:
+        shard.sample_index("00000001").write_bytes(b"")
+    assert drillcore.clean(maker.root, now_s=LATER_S).files == ()
+    assert recover(shard, maker.manifest).rows_done.tolist() == [0, 1, 2, 3, 4]

@@ -7,6 +7,7 @@ import pytest
 import drillcore
 from drillcore.json_fields import parse_json
 from drillcore.manifest import Manifest, differing_fields
+from drillcore.token_ranges import TokenStride, TokenWindow
 
 
 def test_a_manifest_comes_back_from_its_file(maker):
@@ -59,10 +60,43 @@ def test_a_manifest_of_version_0_is_refused_with_both_versions_and_what_to_do(tm
         ("shards", {"count": 10**9}),
         ("dataset", {"uri": "file:///x", "files": [{"path": "x"}]}),
         ("surplus", 1),
+        ("window", {"start": 0, "end": 4}),
+        ("stride", {"step": 2, "offset": 0}),
     ],
 )
 def test_a_wrong_field_is_named(maker, tmp_path, field, value):
     manifest = {**maker.manifest.to_json(), "finalNorm": False, field: value}
+    with pytest.raises(drillcore.FormatError, match=field):
+        Manifest.from_json(manifest, tmp_path / "manifest.json")
+
+
+RANGED = [
+    {"positions": "Window", "window": TokenWindow(3, 9)},
+    {"positions": "Stride", "stride": TokenStride(step=4, offset=1)},
+]
+
+
+@pytest.mark.parametrize("fields", RANGED)
+def test_window_and_stride_come_back_and_are_identity(make, maker, fields):
+    ranged = make(**fields)
+    ranged.claim()
+    assert Manifest.load(ranged.layout.manifest) == ranged.manifest
+    names = differing_fields(maker.manifest.identity(), ranged.manifest.identity())
+    assert names == list(fields)
+
+
+@pytest.mark.parametrize(
+    ("positions", "field", "value"),
+    [
+        ("Window", "window", {"start": 4, "end": 4}),
+        ("Window", "window", {"start": -1, "end": 4}),
+        ("Window", "window", None),
+        ("Stride", "stride", {"step": 0, "offset": 0}),
+        ("Stride", "stride", {"step": 1}),
+    ],
+)
+def test_a_range_that_selects_nothing_is_refused(maker, tmp_path, positions, field, value):
+    manifest = {**maker.manifest.to_json(), "positions": positions, field: value}
     with pytest.raises(drillcore.FormatError, match=field):
         Manifest.from_json(manifest, tmp_path / "manifest.json")
 
