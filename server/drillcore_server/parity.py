@@ -96,10 +96,10 @@ def reference_states(folder: Path, token_ids: list[int]) -> torch.Tensor:
 
     Its `hidden_states` are r_0..r_{L-1} and n_L; r_L is what enters the final norm.
     """
+    disable_progress_bar()
     model = AutoModel.from_pretrained(
         folder, local_files_only=True, dtype=torch.float32, attn_implementation="eager", trust_remote_code=False
     ).eval()
-    disable_progress_bar()
     before_norm: list[torch.Tensor] = []
 
     def keep(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
