@@ -4,8 +4,8 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 DEMO_MODEL := volumes/models/smollm2-135m-instruct
-PYTEST := $(BIN)/python -m pytest
-FAST := not browser and not gpu and not demo and not e2e and not kill and not browser and not apiserver and not cluster and not long
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+FAST := not gpu and not demo and not e2e and not kill and not browser and not apiserver and not cluster and not long
 
 .PHONY: setup demo demo-model test test-demo test-e2e test-kill test-browser cluster-tools test-apiserver test-cluster test-long check bench crd chart image clean
 setup: $(VENV)/.installed ## create the virtual environment with every pinned dependency
@@ -16,13 +16,13 @@ demo-model: $(VENV)/.installed
 	$(BIN)/python examples/make_demo_model.py $(DEMO_MODEL)
 	@test -e volumes/datasets || ln -s ../examples/data volumes/datasets
 test: $(VENV)/.installed ## the fast tests: no GPU, no cluster, no model hub
-	$(PYTEST) -m "$(FAST)"
+	$(PYTEST) -n auto -m "$(FAST)"
 test-demo: demo-model ## the real model against transformers
-	$(PYTEST) -m "demo and not long"
+	$(BIN)/python -m pytest -m "demo and not long"
 test-e2e: $(VENV)/.installed ## whole jobs in two processes
-	$(PYTEST) -m "e2e and not kill and not long"
+	$(PYTEST) -n auto -m "e2e and not kill and not long"
 test-kill: $(VENV)/.installed ## two processes, one of them killed
-	$(PYTEST) -m "kill and not long"
+	$(PYTEST) -n auto -m "kill and not long"
 test-browser: $(VENV)/.installed ## the status page in the system's Chromium (Debian: apt-get install chromium)
 	$(PYTEST) -m "browser and not long"
 cluster-tools: $(VENV)/.installed ## build the test cluster's programs from Go modules, once
