@@ -451,7 +451,8 @@ def test_transition_time_changes_with_the_status_only(make: Any) -> None:
 
 def test_after_the_end_only_an_overdue_job_is_removed(make: Any) -> None:
     end = make.child(conditions={"Failed": make.condition("FailedIndexes")})
-    failed = make.plan(child=end)
+    failed = make.plan(make.resource(ttlSecondsAfterFinished=60), child=end)
+    assert failed.look_again_s == 60.0
     resource = make.resource(failed.status, ttlSecondsAfterFinished=60)
     early = make.plan(resource, child=end, now=make.now + timedelta(seconds=10))
     assert (early.actions, early.look_again_s) == ((), 50.0)

@@ -44,7 +44,7 @@ def plan(seen: Observation, now: datetime) -> Plan:
     spec = read_spec(seen.resource.document)
     if isinstance(spec, SpecProblem):
         status = refused_status(seen.resource, spec, now)
-        return Plan(news(seen.resource.status, status), status)
+        return Plan(news(seen.resource.status, status), status, _ttl_s(seen))
     picture = draw(seen, spec, now)
     status = to_status(seen.resource, spec, picture, now)
     actions = (*_actions(seen, spec, picture), *news(seen.resource.status, status))
@@ -70,7 +70,9 @@ def _actions(seen: Observation, spec: ExtractionJobSpec, picture: Picture) -> tu
 
 
 def _look_again_s(seen: Observation, picture: Picture, now: datetime) -> float | None:
-    if picture.outcome is not None or not picture.is_waiting:
+    if picture.outcome is not None:
+        return _ttl_s(seen)
+    if not picture.is_waiting:
         return None
     if seen.refusal is not None:
         return RETRY_CREATION_S
@@ -93,8 +95,14 @@ def _after_the_end(seen: Observation, now: datetime) -> Plan:
 
 
 def _seconds_to_live(seen: Observation, now: datetime) -> float | None:
-    ttl_s = seen.resource.document["spec"].get("ttlSecondsAfterFinished")
+    ttl_s = _ttl_s(seen)
     finished = parse_time(seen.resource.status.completion_time)
     if ttl_s is None or finished is None:
         return None
     return (finished + timedelta(seconds=ttl_s) - now).total_seconds()
+
+
+def _ttl_s(seen: Observation) -> float | None:
+    """How long a job is kept after its end; None: for ever."""
+    ttl_s: int | None = seen.resource.document["spec"].get("ttlSecondsAfterFinished")
+    return None if ttl_s is None else float(ttl_s)
