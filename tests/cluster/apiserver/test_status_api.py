@@ -1,0 +1,186 @@
+"""The job-status API with real tokens: TokenRequest, TokenReview and SubjectAccessReview of a real API server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from drillcore_spec import names
+from drillcore_testcluster.control_plane import ControlPlane
+from drillcore_testcluster.field import Field
+from drillcore_testcluster.job_under_test import JobUnderTest
+from drillcore_testcluster.kube_api import KubeApi, Object
+from drillcore_testcluster.operator_process import operator_process
+from drillcore_testcluster.ports import LOOPBACK, free_ports
+
+pytestmark = pytest.mark.apiserver
+
+READY_TIMEOUT_S = 30.0
+REPORT: dict[str, Any] = {
+    "shard": 0,
+    "attempt": "5f2c9a10",
+    "seq": 1,
+    "rowsTotal": 100,
+    "rowsDone": 42,
+    "rowsQuarantined": 2,
+    "tokens": 4200,
+    "bytes": 123456,
+    "state": "Running",
+}
+
+
+@pytest.fixture(scope="module")
+def status_api(own_control_plane: ControlPlane, crd: object) -> Iterator[str]:
+    """The API's URL of an operator that runs beside the other: neither harms the other."""
+    (port,) = free_ports(1)
+    kubeconfig = own_control_plane.kubeconfig("drillcore-status-operator", ["system:masters"])
+    folder = own_control_plane.folder / "status-operator"
+    folder.mkdir()
+    process = operator_process(folder, kubeconfig, api_port=str(port))
+    process.start()
+    url = f"http://{LOOPBACK}:{port}"
+    _wait_until_ready(url)
+    yield url
+    process.check()
+    process.stop()
+
+
+@pytest.fixture
+def job(field: Field) -> JobUnderTest:
+    field.claims()
+    return field.running_job("job")
+
+
+@pytest.fixture
+def token_for(api: KubeApi, namespace: str) -> Callable[..., str]:
+    """`token_for(account, role=...)`: a token of a new service account, which may get jobs if `reads`."""
+
+    def make(account: str, *, reads: bool = False, audience: str | None = None) -> str:
+        metadata = {"name": account, "namespace": namespace}
+        api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+        if reads:
+            _let_read(api, metadata)
+        return _token(api, namespace, account, {"audiences": [audience]} if audience else {})
+
+    return make
+
+
+@pytest.fixture
+def pod_token(api: KubeApi, field: Field, job: JobUnderTest) -> Callable[..., str]:
+    """The token that kubelet would mount into the job's first pod."""
+
+    def make(pod: Object | None = None, job_name: str = "job") -> str:
+        pod = pod or field.pod(job)
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+        audience = names.token_audience(field.namespace, job_name)
+        return _token(api, field.namespace, "default", {"audiences": [audience], "boundObjectRef": bound})
+
+    return make
+
+
+def test_a_reader_sees_the_job_as_kubectl_does(status_api, job, token_for):
+    answer = _get(status_api, job, token_for("reader", reads=True))
+    assert answer.status_code == 200
+    assert answer.json()["metadata"]["uid"] == job.resource()["metadata"]["uid"]
+    assert answer.json()["status"]["phase"] == "Running"
+
+
+@pytest.mark.parametrize("suffix", ["", "/shards", "/events", "/throughput", "/stream"])
+def test_who_has_no_right_learns_nothing_about_the_job(status_api, job, token_for, suffix):
+    stranger = token_for("stranger")
+    wrong_audience = token_for("elsewhere", reads=True, audience="https://elsewhere.example")
+    other = JobUnderTest(job.api, job.namespace, "none")
+    for token, code in ((stranger, 403), (wrong_audience, 401), ("garbage", 401), (None, 401)):
+        there, none = _get(status_api, job, token, suffix), _get(status_api, other, token, suffix)
+        assert (there.status_code, there.json()) == (code, none.json()), token
+
+
+def test_a_report_of_the_jobs_pod_reaches_the_status(status_api, job, token_for, pod_token):
+    assert _post(status_api, job, pod_token()).status_code == 202
+    progress = _get(status_api, job, token_for("reader", reads=True)).json()["status"]["progress"]
+    assert (progress["rowsDone"], progress["rowsQuarantined"], progress["bytes"]) == (42, 2, 123456)
+    _until(lambda: job.status().get("progress", {}).get("rowsDone") == 42, "the stored status has the rows")
+
+
+def test_no_other_token_may_report(status_api, field, job, token_for, pod_token):
+    other = field.running_job("other")
+    foreign_pod = pod_token(field.pod(other))
+    audience = names.token_audience(field.namespace, "job")
+    refused = {
+        "none": (None, 401),
+        "garbage": ("garbage", 401),
+        "a reader's": (token_for("reader", reads=True), 401),
+        "for another job": (pod_token(job_name="other"), 401),
+        "of no pod": (token_for("podless", audience=audience), 403),
+        "of another job's pod": (foreign_pod, 403),
+    }
+    for what, (token, code) in refused.items():
+        assert _post(status_api, job, token).status_code == code, what
+    assert _post(status_api, job, pod_token(), shard=1).status_code == 403
+    assert job.status().get("progress", {}).get("rowsDone", 0) == 0
+
+
+def test_a_deleted_pods_token_is_not_good_any_more(status_api, api, field, job, pod_token):
+    token = pod_token()
+    pod = field.pod(job)
+    api.delete("Pod", pod["metadata"]["name"], namespace=field.namespace, gracePeriodSeconds="0")
+    _until(lambda: api.find("Pod", pod["metadata"]["name"], namespace=field.namespace) is None, "the pod is gone")
+    assert _post(status_api, job, token).status_code == 401
+
+
+def test_a_bearer_of_a_deleted_right_is_shut_out_within_a_minute(status_api, api, job, namespace, token_for):
+    token = token_for("reader", reads=True)
+    assert _get(status_api, job, token).status_code == 200
+    api.delete("RoleBinding", "reader", namespace=namespace)
+    _until(lambda: _get(status_api, job, token).status_code == 403, "the right is gone")
+
+
+def _get(url: str, job: JobUnderTest, token: str | None, suffix: str = "") -> httpx.Response:
+    path = names.job_path(job.namespace, job.name) + suffix
+    return httpx.get(url + path, headers=_bearer(token), timeout=20, trust_env=False)
+
+
+def _post(url: str, job: JobUnderTest, token: str | None, **changes: Any) -> httpx.Response:
+    path = names.progress_path(job.namespace, job.name)
+    return httpx.post(url + path, json=REPORT | changes, headers=_bearer(token), timeout=20, trust_env=False)
+
+
+def _bearer(token: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _token(api: KubeApi, namespace: str, account: str, spec: dict[str, Any]) -> str:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600} | spec}
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+    return str(api.request("POST", path, body=body)["status"]["token"])
+
+
+def _let_read(api: KubeApi, metadata: dict[str, str]) -> None:
+    group = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": [names.API_GROUP], "resources": [names.PLURAL], "verbs": ["get"]}
+    api.create({"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]})
+    role = {"apiGroup": group, "kind": "Role", "name": metadata["name"]}
+    subjects = [{"kind": "ServiceAccount", **metadata}]
+    binding = {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": metadata}
+    api.create(binding | {"roleRef": role, "subjects": subjects})
+
+
+def _wait_until_ready(url: str) -> None:
+    def is_ready() -> bool:
+        try:
+            return httpx.get(f"{url}/readyz", trust_env=False).is_success
+        except httpx.TransportError:
+            return False
+
+    _until(is_ready, "the operator is ready")
+
+
+def _until(holds: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.2)
