@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.usefixtures("crd")]
 USER = "drillcore-test-faulty-operator"
 NUM_KILLS = 50
 RECOVERY_S = 60.0
+GARBAGE_COLLECTION_S = 90.0
+"""The garbage collector learns of new kinds every 30 s."""
 
 
 @pytest.fixture
@@ -213,7 +215,7 @@ def test_job_is_deleted_with_its_child_while_no_operator_runs(field: Field, prox
     assert "annotations" not in job.resource()["metadata"]
     field.api.delete("ExtractionJob", "job", namespace=field.namespace)
     assert field.api.find("ExtractionJob", "job", namespace=field.namespace) is None
-    until(lambda: not job.children(), "garbage collection takes the Job")
+    until(lambda: not job.children(), "garbage collection takes the Job", GARBAGE_COLLECTION_S)
     field.kubelet.scripts[field.namespace] = _end_by_job_name
 
 

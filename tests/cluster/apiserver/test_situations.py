@@ -26,6 +26,8 @@ from drillcore_testcluster.played_node import PlayedNode
 pytestmark = pytest.mark.apiserver
 
 QUIET_S = 60.0
+GARBAGE_COLLECTION_S = 90.0
+"""The garbage collector learns of new kinds every 30 s."""
 WRITE_VERBS = {"create", "update", "patch", "delete", "deletecollection"}
 
 
@@ -477,7 +479,7 @@ def test_ttl_removes_the_job_and_its_child(schedulable: Field) -> None:
     job = schedulable.job("job", {"ttlSecondsAfterFinished": 2})
     finish(schedulable, job)
     until(lambda: schedulable.api.find("ExtractionJob", "job", namespace=schedulable.namespace) is None, "it goes")
-    until(lambda: not job.children(), "the child follows")
+    until(lambda: not job.children(), "the child follows", GARBAGE_COLLECTION_S)
 
 
 def test_operator_is_quiet_in_every_situation(
