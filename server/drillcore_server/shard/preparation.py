@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,6 +39,8 @@ class Preparation:
     max_model_len: int
     """Tokens of the longest row."""
     dataset: Dataset
+    make_preparer: Callable[[], RowPreparer]
+    """Makes another one of `preparer`, in a process of its own too."""
     preparer: RowPreparer
     chat_template: str | None
     """Jinja text in place of the model's own."""
@@ -79,7 +83,8 @@ def prepare(spec: ExtractionJobSpec, volumes: Volumes) -> Preparation:
     max_model_len = _max_model_len(spec, model)
     dataset = open_dataset(spec.dataset, volumes, cache_dir)
     chat_template = load_chat_template(spec.dataset, volumes)
-    preparer = RowPreparer(
+    make_preparer = partial(
+        RowPreparer,
         folder.path,
         spec.dataset,
         max_model_len=max_model_len - max(spec.generation.max_tokens - 1, 0),
@@ -88,7 +93,16 @@ def prepare(spec: ExtractionJobSpec, volumes: Volumes) -> Preparation:
         is_generating=spec.generation.max_tokens > 0,
     )
     return Preparation(
-        spec, folder, model, plan, max_model_len, dataset, preparer, chat_template, _stop_token_ids(folder.path)
+        spec=spec,
+        folder=folder,
+        model=model,
+        plan=plan,
+        max_model_len=max_model_len,
+        dataset=dataset,
+        make_preparer=make_preparer,
+        preparer=make_preparer(),
+        chat_template=chat_template,
+        stop_token_ids=_stop_token_ids(folder.path),
     )
 
 

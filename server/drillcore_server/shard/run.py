@@ -123,7 +123,9 @@ class _Extraction:
             logger.info("%d of %d rows to extract", rows_in - len(done), rows_in)
         if self._engine is None:
             self._engine = self._load()
-        self._engine.run(requests(self._preparation, shard, done))
+        # On a GPU the engine's thread gives up the interpreter's lock at each kernel launch.
+        in_process = self._device.type == "cuda"
+        self._engine.run(requests(self._preparation, shard, done, in_process=in_process))
 
     def _load(self) -> Engine:
         p = self._preparation

@@ -1,4 +1,4 @@
-"""The rows of a shard as requests of the engine, in the dataset's order, tokenised ahead in a thread."""
+"""The rows of a shard as requests of the engine, in the dataset's order, tokenised ahead of it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,34 @@ from numpy.typing import NDArray
 
 from drillcore.records import QuarantineEntry
 from drillcore_server.data.feed import RowFeed, prepared_batches
+from drillcore_server.data.feed_process import FeedTask, ProcessFeed
 from drillcore_server.data.rows import PreparedRow
 from drillcore_server.engine.request import Request
 from drillcore_server.shard.preparation import Preparation
 
 
 def requests(
-    preparation: Preparation, shard: int, skip: NDArray[np.int64] | None = None
+    preparation: Preparation, shard: int, skip: NDArray[np.int64] | None = None, *, in_process: bool = False
 ) -> Iterator[Request | QuarantineEntry]:
     """Requests for a shard's rows without those in `skip`, and the entries of rows that cannot be extracted.
+
+    Args:
+        preparation: the job.
+        shard: index of the shard.
+        skip: sorted rows that are committed.
+        in_process: tokens are made in a child process, so that the engine's Python never waits for them; else in a
+            thread, which starts at once.
 
     Raises:
         ShardError: the dataset cannot be read any more, or has a row that the job does not allow.
     """
     rows = preparation.shard_rows(shard)
-    with RowFeed(prepared_batches(preparation.dataset, preparation.preparer, rows, skip, shard=shard)) as feed:
+    feed: RowFeed | ProcessFeed
+    if in_process:
+        feed = ProcessFeed(FeedTask(preparation.dataset, preparation.make_preparer, rows, skip, shard))
+    else:
+        feed = RowFeed(prepared_batches(preparation.dataset, preparation.preparer, rows, skip, shard=shard))
+    with feed:
         for batch in feed:
             for item in batch:
                 yield item if isinstance(item, QuarantineEntry) else _request(preparation, item)

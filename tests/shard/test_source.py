@@ -1,0 +1,37 @@
+"""The rows of a shard as requests."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from drillcore.records import QuarantineEntry
+from drillcore_server.shard.preparation import prepare
+from drillcore_server.shard.source import requests
+from drillcore_server.volumes import Volumes
+from drillcore_spec import parse_spec
+
+
+def _content(items):
+    return [
+        (item.row, item.reason)
+        if isinstance(item, QuarantineEntry)
+        else (item.request_id, item.id, item.file, item.line, item.prompt_token_ids.tolist())
+        for item in items
+    ]
+
+
+def test_a_process_gives_the_same_requests_as_a_thread(job_spec, tmp_path):
+    with (tmp_path / "rows.jsonl").open("a") as file:
+        file.write("{broken\n")
+    preparation = prepare(parse_spec(json.dumps(job_spec)), Volumes(tmp_path))
+    skip = np.array([1])
+
+    in_thread = _content(requests(preparation, 0, skip))
+    in_process = _content(requests(preparation, 0, skip, in_process=True))
+
+    assert [content[0] for content in in_thread] == [0, 2, 3]
+    assert in_thread[0][1:4] == ("row-0", "rows.jsonl", 1)
+    assert in_thread[2][1] == "UnreadableRow"
+    assert in_process == in_thread
