@@ -189,8 +189,8 @@ class Manifest:
         )
         if not loaded.columns or len(set(loaded.layers)) != len(loaded.layers):
             raise manifest.error("layers", "must hold at least one id, or finalNorm be true, and no id twice")
-        for field, value, kind in (("window", loaded.window, "Window"), ("stride", loaded.stride, "Stride")):
-            if (value is not None) != (loaded.positions == kind):
+        for field, selection, kind in (("window", loaded.window, "Window"), ("stride", loaded.stride, "Stride")):
+            if (selection is not None) != (loaded.positions == kind):
                 raise manifest.error(field, f"must be there with positions {kind}, and only then")
         return loaded
 

@@ -29,7 +29,7 @@ class RegisteredMemory:
         """
         self._buffer: memoryview | None = buffer
         self._address = np.frombuffer(buffer, np.uint8).ctypes.data
-        code = int(torch.cuda.cudart().cudaHostRegister(self._address, buffer.nbytes, 0))
+        code = int(torch.cuda.cudart().cudaHostRegister(self._address, buffer.nbytes, 0))  # type: ignore[no-untyped-call]
         if code != 0:
             self._buffer = None
             raise ShardError(
@@ -47,7 +47,7 @@ class RegisteredMemory:
         if self._buffer is None:
             return
         self._buffer = None
-        code = int(torch.cuda.cudart().cudaHostUnregister(self._address))
+        code = int(torch.cuda.cudart().cudaHostUnregister(self._address))  # type: ignore[no-untyped-call]
         if code != 0:
             raise ShardError(Reason.INTERNAL, f"cudaHostUnregister gave error {code} for the ring")
 
