@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -31,6 +31,10 @@ class Estimate:
     states: int = 0
     bytes: int = 0
     """Of all parts."""
+    rows_unsupervised: int = 0
+    """Rows out with a loss mask in which no token is supervised."""
+    tokens_dropped: int = 0
+    """Tokens at the ends of shards that fill no context."""
 
     def __add__(self, other: Estimate) -> Estimate:
         mine, theirs = asdict(self), asdict(other)
@@ -53,7 +57,8 @@ def estimate_job(spec: ExtractionJobSpec, volumes: Volumes) -> Estimate:
         rows = preparation.shard_rows(shard)
         batches = prepared_batches(preparation.dataset, preparation.preparer, rows, shard=shard)
         total += _estimate_shard(preparation, schema, chain.from_iterable(batches))
-    return total
+    counts = preparation.preparer.counts
+    return replace(total, rows_unsupervised=counts.unsupervised_rows, tokens_dropped=counts.dropped_tokens)
 
 
 def _estimate_shard(

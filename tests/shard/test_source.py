@@ -7,6 +7,7 @@ import json
 import numpy as np
 
 from drillcore.records import QuarantineEntry
+from drillcore_server.estimate import estimate_job
 from drillcore_server.shard.preparation import prepare
 from drillcore_server.shard.source import requests
 from drillcore_server.volumes import Volumes
@@ -35,3 +36,13 @@ def test_a_process_gives_the_same_requests_as_a_thread(job_spec, tmp_path):
     assert in_thread[0][1:4] == ("row-0", "rows.jsonl", 1)
     assert in_thread[2][1] == "UnreadableRow"
     assert in_process == in_thread
+
+
+def test_rows_that_train_nothing_are_told(changed, tmp_path, caplog):
+    rows = [{"ids": [1, 2], "mask": [0, 0]}, {"ids": [1, 2], "mask": [0, 1]}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec = parse_spec(json.dumps(changed("dataset.columns", {"inputIds": "ids", "lossMask": "mask"})))
+    with caplog.at_level("INFO", logger="drillcore_server.shard.source"):
+        assert len(list(requests(prepare(spec, Volumes(tmp_path)), 0))) == 2
+    assert caplog.messages == ["1 rows have a loss mask without any supervised token"]
+    assert estimate_job(spec, Volumes(tmp_path)).rows_unsupervised == 1

@@ -29,6 +29,12 @@ def command(arguments: argparse.Namespace) -> int:
         f"  tokens  {estimate.tokens:,}\n"
         f"  states  {estimate.states:,}\n"
         f"  bytes   {estimate.bytes:,} ({human_bytes(estimate.bytes)})\n"
+        + (
+            f"  {unsupervised:,} rows have no supervised token\n"
+            if (unsupervised := estimate.rows_unsupervised)
+            else ""
+        )
+        + (f"  {dropped:,} tokens fill no context\n" if (dropped := estimate.tokens_dropped) else "")
         + ("  upper bounds: generated rows may end earlier\n" if generates else "")
     )
     return 0

@@ -56,9 +56,10 @@ class RowPreparer:
         self.source = source
         self.counts = PreparationCounts()
         self._max_model_len = max_model_len
+        self._is_generating = is_generating
         self._needs_selection = positions is PositionsKind.LOSS_MASK and not is_generating
         self._mask_kind = resolve_loss_mask(source)
-        self._encoder = self._make_encoder(model_folder, chat_template, is_generating)
+        self._encoder = self._make_encoder(model_folder, chat_template)
 
     def prepare(self, row: SourceRow) -> PreparedRow | QuarantineEntry:
         """One row; see `prepare_batch`."""
@@ -106,7 +107,7 @@ class RowPreparer:
             token_ids, mask = token_ids[:kept].copy(), None if mask is None else mask[:kept].copy()
         if self._needs_selection and (mask is None or not mask.any()):
             raise RowFault(QuarantineReason.NOTHING_SELECTED, f"no token of the row's {kept} is supervised")
-        self.counts.unsupervised_rows += mask is not None and not mask.any()
+        self.counts.unsupervised_rows += mask is not None and not mask.any() and not self._is_generating
         return PreparedRow(row.row, row.file, row.line, row_id, token_ids, mask, num_tokens)
 
     def _kept_tokens(self, row: SourceRow, num_tokens: int) -> int:
@@ -132,7 +133,7 @@ class RowPreparer:
                 f" {self.source.context_size}",
             )
 
-    def _make_encoder(self, model_folder: Path, chat_template: str | None, is_generating: bool) -> RowEncoder[Any]:
+    def _make_encoder(self, model_folder: Path, chat_template: str | None) -> RowEncoder[Any]:
         columns = self.source.columns
         if columns.input_ids is not None:
             return TokenIdsEncoder(columns.input_ids)
@@ -152,5 +153,5 @@ class RowPreparer:
             tokenizer=self.tokenizer,
             template=ChatTemplate(template, self.tokenizer.special_tokens | arguments),
             wants_mask=self._mask_kind is LossMaskKind.ASSISTANT,
-            is_prompt=is_generating,
+            is_prompt=self._is_generating,
         )

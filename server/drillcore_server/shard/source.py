@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 from drillcore.records import QuarantineEntry
 from drillcore_server.data.feed import RowFeed, prepared_batches
 from drillcore_server.data.feed_process import FeedTask, ProcessFeed
-from drillcore_server.data.rows import PreparedRow
+from drillcore_server.data.rows import PreparationCounts, PreparedRow
 from drillcore_server.engine.request import Request
 from drillcore_server.shard.preparation import Preparation
+
+logger = logging.getLogger(__name__)
 
 
 def requests(
@@ -40,6 +43,15 @@ def requests(
         for batch in feed:
             for item in batch:
                 yield item if isinstance(item, QuarantineEntry) else _request(preparation, item)
+    _report(feed.counts if isinstance(feed, ProcessFeed) else preparation.preparer.counts)
+
+
+def _report(counts: PreparationCounts) -> None:
+    """Tell what nobody would see in the output."""
+    if counts.unsupervised_rows:
+        logger.warning("%d rows have a loss mask without any supervised token", counts.unsupervised_rows)
+    if counts.dropped_tokens:
+        logger.info("%d tokens at the end of the shard fill no context", counts.dropped_tokens)
 
 
 def _request(preparation: Preparation, row: PreparedRow) -> Request:
