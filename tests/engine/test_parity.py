@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -200,12 +202,12 @@ def test_only_masked_states_are_kept_on_request(
             r.request_id,
             r.prompt_token_ids,
             positions=PositionsKind.LOSS_MASK,
-            loss_mask=rng.integers(0, 2, r.num_prompt_tokens).astype(np.uint8),
+            loss_mask=np.append(rng.integers(0, 2, r.num_prompt_tokens - 1), 1).astype(np.uint8),
         )
         for r in random_requests((1, 20, 150, 64, 9))
         for _ in range(2)
     ]
-    requests = [Request(row, r.prompt_token_ids, r.positions, r.loss_mask) for row, r in enumerate(requests)]
+    requests = [replace(r, request_id=row) for row, r in enumerate(requests)]
     under_test = make_engine(
         max_num_batched_tokens=budget, block_size=16, num_blocks=200, prefix_caching=prefix_caching
     )
