@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from drillcore_spec.enums import OutputLayout, PositionsKind
+from drillcore_spec.enums import OutputLayout
 from drillcore_spec.errors import Location, Source, SpecError
 from drillcore_spec.job import ExtractionJobSpec
 
@@ -27,11 +27,6 @@ def _one_of(value: object, *unbuilt: object) -> object:
 
 
 UNBUILT: tuple[Unbuilt, ...] = (
-    Unbuilt(
-        ("spec", "extraction", "positions"),
-        "All, Last or LossMask",
-        lambda s: _one_of(s.extraction.positions, PositionsKind.MEAN, PositionsKind.WINDOW, PositionsKind.STRIDE),
-    ),
     Unbuilt(("spec", "generation", "temperature"), "0", lambda s: s.generation.temperature),
     Unbuilt(("spec", "generation", "topP"), "1", lambda s: str(s.generation.top_p) if s.generation.top_p < 1 else None),
     Unbuilt(("spec", "output", "layout"), "Packed", lambda s: _one_of(s.output.layout, OutputLayout.PER_SAMPLE)),

@@ -6,17 +6,15 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 
-import numpy as np
-
 from drillcore.part_schema import PartSchema
 from drillcore.records import QuarantineEntry
 from drillcore_server.data.feed import prepared_batches
 from drillcore_server.data.rows import PreparedRow
 from drillcore_server.shard.device import choose_device, compute_dtype, store_dtype
 from drillcore_server.shard.preparation import Preparation, manifest_of, prepare
+from drillcore_server.shard.source import request_of
 from drillcore_server.volumes import Volumes
 from drillcore_spec import ExtractionJobSpec
-from drillcore_spec.enums import PositionsKind
 from drillcore_spec.quantity import quantity_bytes
 
 
@@ -68,14 +66,15 @@ def _estimate_shard(
     samples = quarantined = tokens = states = id_bytes = 0
     has_mask = False
     for row in rows:
-        if isinstance(row, QuarantineEntry):
+        request = row if isinstance(row, QuarantineEntry) else request_of(preparation, row)
+        if isinstance(request, QuarantineEntry):
             quarantined += 1
             continue
         samples += 1
-        tokens += len(row.token_ids) + _generated(preparation)
-        states += _states(preparation, row)
-        id_bytes += len((row.id or "").encode("utf-8", "surrogatepass"))
-        has_mask |= row.loss_mask is not None
+        tokens += request.num_slots
+        states += request.max_states
+        id_bytes += len((request.id or "").encode("utf-8", "surrogatepass"))
+        has_mask |= request.loss_mask is not None
     size_bytes = 0
     if samples:
         size_bytes = schema.part_bytes(
@@ -84,19 +83,3 @@ def _estimate_shard(
         part_bytes = quantity_bytes(preparation.spec.output.part_size)
         size_bytes += (size_bytes // part_bytes) * schema.header_block_bytes
     return Estimate(samples + quarantined, samples, quarantined, tokens, states, size_bytes)
-
-
-def _generated(preparation: Preparation) -> int:
-    """Most tokens with a state that generation adds to a row: the last sampled one has none."""
-    return max(preparation.spec.generation.max_tokens - 1, 0)
-
-
-def _states(preparation: Preparation, row: PreparedRow) -> int:
-    match preparation.spec.extraction.positions:
-        case PositionsKind.LAST:
-            return 1
-        case PositionsKind.LOSS_MASK:
-            supervised = 0 if row.loss_mask is None else int(np.count_nonzero(row.loss_mask))
-            return supervised + _generated(preparation)
-        case _:
-            return len(row.token_ids) + _generated(preparation)

@@ -20,7 +20,7 @@ WRONG = [
     ("extraction.lairs", [1], Reason.BAD_SPEC, ["lairs", "layers"]),
     ("engine.maxModelLen", 513, Reason.BAD_SPEC, ["spec.engine.maxModelLen", "512", "513"]),
     ("generation.maxTokens", 512, Reason.BAD_SPEC, ["spec.generation.maxTokens", "512"]),
-    ("extraction.positions", "Mean", Reason.BAD_SPEC, ["spec.extraction.positions", "Mean"]),
+    ("extraction.positions", "Stride", Reason.BAD_SPEC, ["spec.extraction.stride", "Stride"]),
     ("output.layout", "PerSample", Reason.BAD_SPEC, ["spec.output.layout", "PerSample"]),
 ]
 

@@ -22,7 +22,6 @@ EVERYTHING: dict[str, Any] = {
         "chatTemplate": "file:///a.jinja",
         "chatTemplateKwargs": {"a": "1"},
     },
-    "extraction": {"positions": "Mean"},
     "generation": {"maxTokens": 1, "temperature": 0.5, "topP": 0.9},
     "engine": {"tensorParallelSize": 2},
     "server": {"resources": {"gpus": 2}},
@@ -48,12 +47,12 @@ def test_every_unbuilt_feature_is_refused_with_its_field(job_data: JobData) -> N
 
 def test_the_refusal_tells_file_line_and_value(tmp_path: Path, job_data: JobData) -> None:
     path = tmp_path / "job.yaml"
-    path.write_text(yaml.safe_dump(job_data(spec={"extraction": {"positions": "Mean"}}), sort_keys=False))
+    change = {"engine": {"tensorParallelSize": 2}, "server": {"resources": {"gpus": 2}}}
+    path.write_text(yaml.safe_dump(job_data(spec=change), sort_keys=False))
     job, source = read_job(path)
-    line = path.read_text().splitlines().index("    positions: Mean") + 1
+    line = path.read_text().splitlines().index("    tensorParallelSize: 2") + 1
     with pytest.raises(SpecError) as error:
         refuse_unbuilt(job.spec, source)
     assert str(error.value) == (
-        f"{path}:{line}: spec.extraction.positions: expected All, Last or LossMask; got Mean,"
-        " which this version cannot do"
+        f"{path}:{line}: spec.engine.tensorParallelSize: expected 1; got 2, which this version cannot do"
     )

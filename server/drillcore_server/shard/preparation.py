@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from drillcore.manifest import Manifest, ModelIdentity
+from drillcore.token_ranges import TokenStride, TokenWindow
 from drillcore_server.data.dataset import Dataset, open_dataset
 from drillcore_server.data.identity import dataset_identity
 from drillcore_server.data.packing import CONTEXT_ROWS_PER_SHARD
@@ -114,7 +115,7 @@ def manifest_of(preparation: Preparation, dtype: torch.dtype, stored: torch.dtyp
         dtype: of the forward pass.
         stored: of the stored states.
     """
-    p, spec = preparation, preparation.spec
+    p, spec, extraction = preparation, preparation.spec, preparation.spec.extraction
     return Manifest(
         engine_version=version("drillcore"),
         model=ModelIdentity(
@@ -128,7 +129,9 @@ def manifest_of(preparation: Preparation, dtype: torch.dtype, stored: torch.dtyp
         layers=p.plan.ids,
         final_norm=p.plan.final_norm,
         hidden_size=p.model.hidden_size,
-        positions=spec.extraction.positions.value,
+        positions=extraction.positions.value,
+        window=TokenWindow(extraction.window.start, extraction.window.end) if extraction.window else None,
+        stride=TokenStride(extraction.stride.step, extraction.stride.offset) if extraction.stride else None,
         dtype=stored_name(dtype),
         store_dtype=stored_name(stored),
         generation=spec.generation.model_dump(by_alias=True, mode="json") if p.generates else None,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drillcore.records import QuarantineEntry
+from drillcore.records import QuarantineEntry, QuarantineReason
 from drillcore_server.data.feed import RowFeed, prepared_batches
 from drillcore_server.data.feed_process import FeedTask, ProcessFeed
 from drillcore_server.data.rows import PreparationCounts, PreparedRow
 from drillcore_server.engine.request import Request
 from drillcore_server.shard.preparation import Preparation
+from drillcore_spec.extraction import Extraction
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +44,7 @@ def requests(
     with feed:
         for batch in feed:
             for item in batch:
-                yield item if isinstance(item, QuarantineEntry) else _request(preparation, item)
+                yield item if isinstance(item, QuarantineEntry) else request_of(preparation, item)
     _report(feed.counts if isinstance(feed, ProcessFeed) else preparation.preparer.counts)
 
 
@@ -54,11 +56,14 @@ def _report(counts: PreparationCounts) -> None:
         logger.info("%d tokens at the end of the shard fill no context", counts.dropped_tokens)
 
 
-def _request(preparation: Preparation, row: PreparedRow) -> Request:
-    return Request(
+def request_of(preparation: Preparation, row: PreparedRow) -> Request | QuarantineEntry:
+    """The request for a row, or its entry of the quarantine list when none of its tokens can be selected."""
+    extraction = preparation.spec.extraction
+    request = Request(
         request_id=row.row,
         prompt_token_ids=row.token_ids,
-        positions=preparation.spec.extraction.positions,
+        positions=extraction.positions,
+        position_range=_position_range(extraction),
         loss_mask=row.loss_mask,
         id=row.id,
         original_tokens=row.original_tokens,
@@ -67,3 +72,15 @@ def _request(preparation: Preparation, row: PreparedRow) -> Request:
         file=row.file,
         line=row.line,
     )
+    if request.max_states:
+        return request
+    message = f"positions {extraction.positions.value} select none of {request.num_slots} tokens"
+    return QuarantineEntry(row.row, row.file, row.line, row.id, QuarantineReason.NOTHING_SELECTED, message)
+
+
+def _position_range(extraction: Extraction) -> range | None:
+    if extraction.window is not None:
+        return range(extraction.window.start, extraction.window.end)
+    if extraction.stride is not None:
+        return range(extraction.stride.offset, sys.maxsize, extraction.stride.step)
+    return None
