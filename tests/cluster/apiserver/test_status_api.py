@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from drillcore_testcluster.job_under_test import JobUnderTest
 from drillcore_testcluster.kube_api import KubeApi, Object
 from drillcore_testcluster.operator_process import operator_process
 from drillcore_testcluster.ports import LOOPBACK, free_ports
+from drillcore_testcluster.waiting import until
 
 pytestmark = pytest.mark.apiserver
 
@@ -103,7 +103,7 @@ def test_a_report_of_the_jobs_pod_reaches_the_status(status_api, job, token_for,
     assert _post(status_api, job, pod_token()).status_code == 202
     progress = _get(status_api, job, token_for("reader", reads=True)).json()["status"]["progress"]
     assert (progress["rowsDone"], progress["rowsQuarantined"], progress["bytes"]) == (42, 2, 123456)
-    _until(lambda: job.status().get("progress", {}).get("rowsDone") == 42, "the stored status has the rows")
+    until(lambda: job.status().get("progress", {}).get("rowsDone") == 42, "the stored status has the rows")
 
 
 def test_no_other_token_may_report(status_api, field, job, token_for, pod_token):
@@ -128,7 +128,7 @@ def test_a_deleted_pods_token_is_not_good_any_more(status_api, api, field, job, 
     token = pod_token()
     pod = field.pod(job)
     api.delete("Pod", pod["metadata"]["name"], namespace=field.namespace, gracePeriodSeconds="0")
-    _until(lambda: api.find("Pod", pod["metadata"]["name"], namespace=field.namespace) is None, "the pod is gone")
+    until(lambda: api.find("Pod", pod["metadata"]["name"], namespace=field.namespace) is None, "the pod is gone")
     assert _post(status_api, job, token).status_code == 401
 
 
@@ -136,7 +136,7 @@ def test_a_bearer_of_a_deleted_right_is_shut_out_within_a_minute(status_api, api
     token = token_for("reader", reads=True)
     assert _get(status_api, job, token).status_code == 200
     api.delete("RoleBinding", "reader", namespace=namespace)
-    _until(lambda: _get(status_api, job, token).status_code == 403, "the right is gone")
+    until(lambda: _get(status_api, job, token).status_code == 403, "the right is gone")
 
 
 def _get(url: str, job: JobUnderTest, token: str | None, suffix: str = "") -> httpx.Response:
@@ -176,11 +176,4 @@ def _wait_until_ready(url: str) -> None:
         except httpx.TransportError:
             return False
 
-    _until(is_ready, "the operator is ready")
-
-
-def _until(holds: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.2)
+    until(is_ready, "the operator is ready")

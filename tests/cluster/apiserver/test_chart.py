@@ -1,0 +1,200 @@
+"""The chart on a real API server: accepted, installed, upgraded, enough for the operator, and gone without a trace."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from drillcore_spec.resource_definition import CRD_NAME
+from drillcore_testcluster import binaries
+from drillcore_testcluster.audit import calls_of
+from drillcore_testcluster.cluster import TestCluster
+from drillcore_testcluster.control_plane import ControlPlane
+from drillcore_testcluster.field import Field
+from drillcore_testcluster.helm import CHART, Helm, manifests_in, settings
+from drillcore_testcluster.job_under_test import JobUnderTest
+from drillcore_testcluster.kube_api import KubeApi, Object
+from drillcore_testcluster.operator_process import operator_process
+from drillcore_testcluster.played_kubelet import PlayedKubelet
+from drillcore_testcluster.waiting import until
+
+pytestmark = pytest.mark.apiserver
+
+RELEASE = "drillcore"
+WITHOUT_CRD = "crds.install=false"
+"""The suite has its own; a release that wants it must take it over."""
+OURS = "app.kubernetes.io/instance=drillcore"
+KINDS = ("ServiceAccount", "Service", "Deployment", "NetworkPolicy", "ConfigMap", "Role", "RoleBinding")
+CLUSTER_KINDS = ("ClusterRole", "ClusterRoleBinding")
+
+
+@pytest.fixture(scope="module")
+def helm(cluster: TestCluster, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    return Helm(binaries.find(binaries.HELM), tmp_path_factory.mktemp("helm"), cluster.kubectl.kubeconfig)
+
+
+@pytest.fixture
+def installed(helm: Helm, crd: object, api: KubeApi, namespace: str) -> Iterator[Callable[..., str]]:
+    """`installed(*values)`: the notes of a release in the test's namespace, which enforces `restricted`."""
+    _restrict(api, namespace)
+
+    def install(*values: str) -> str:
+        return helm("install", RELEASE, str(CHART), "--namespace", namespace, *settings((WITHOUT_CRD, *values)))
+
+    yield install
+    helm.run("uninstall", RELEASE, "--namespace", namespace, "--ignore-not-found")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (),
+        ('watchNamespaces=["NAMESPACE"]', "kueue.enabled=true"),
+        ('api.tls.secretName="tls"', "networkPolicy.enabled=false", "metrics.dashboard.enabled=true"),
+        (
+            "operator.runAsUser=null",
+            'networkPolicy.from=[{"namespaceSelector":{}}]',
+            'operator.tolerations=[{"key":"a"}]',
+        ),
+    ],
+    ids=str,
+)
+def test_the_api_server_accepts_everything_that_the_chart_makes(helm, api, crd, kubectl, namespace, values):
+    named = [value.replace("NAMESPACE", namespace) for value in values]
+    result = helm.template(WITHOUT_CRD, *named, namespace=namespace, release=RELEASE)
+    assert len(manifests_in(result.stdout)) > 8, result.stderr
+    _restrict(api, namespace)
+    # A dry run makes no account, and a pod's is looked up even there.
+    account = {"name": f"{RELEASE}-self-test", "namespace": namespace}
+    api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+    kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=result.stdout)
+
+
+def test_an_installed_operator_is_admitted_to_a_restricted_namespace(installed, api, namespace):
+    notes = installed("auth.delegator.create=false")
+    assert f"helm test {RELEASE}" in notes
+    assert "answers 503" in notes
+    until(lambda: bool(api.list("Pod", namespace=namespace, labelSelector=OURS)), "the operator's pod is made")
+    (deployment,) = api.list("Deployment", namespace=namespace)
+    reasons = {condition["reason"] for condition in deployment.get("status", {}).get("conditions", ())}
+    assert "FailedCreate" not in reasons
+
+
+def test_uninstalling_leaves_nothing_behind(installed, helm, api, namespace):
+    installed(f'watchNamespaces=["{namespace}"]', "metrics.dashboard.enabled=true")
+    assert _left_overs(api, namespace) != []
+    helm("uninstall", RELEASE, "--namespace", namespace, "--wait")
+    until(lambda: _left_overs(api, namespace) == [], "nothing is left")
+
+
+def test_an_upgrade_brings_the_new_crd_and_uninstalling_keeps_it_and_the_jobs(helm, crd, api, namespace, tmp_path):
+    older = _older_chart(tmp_path)
+    place = ("--namespace", namespace)
+    helm("install", RELEASE, str(older), *place, "--take-ownership")
+    assert "Reason" not in _columns(api)
+    job = JobUnderTest(api, namespace, "kept").create()
+    helm("upgrade", RELEASE, str(CHART), *place)
+    assert "Reason" in _columns(api)
+    helm("uninstall", RELEASE, *place, "--wait")
+    assert job.resource()["spec"]["output"]["claimName"] == "states"
+
+
+def test_the_operator_gets_along_with_its_cluster_role_and_needs_all_of_it(
+    installed, own_control_plane, api, kubelet, namespace
+):
+    installed()
+    used = _used_in_a_life_of_jobs(own_control_plane, api, kubelet, namespace)
+    role = api.get("ClusterRole", f"{namespace}:{RELEASE}")
+    assert used == _granted(role["rules"])
+
+
+def test_the_operator_gets_along_with_a_role_in_its_namespace_and_needs_all_of_it(
+    installed, own_control_plane, api, kubelet, namespace
+):
+    installed(f'watchNamespaces=["{namespace}"]')
+    used = _used_in_a_life_of_jobs(own_control_plane, api, kubelet, namespace, namespaces=namespace)
+    assert used == _granted(api.get("Role", RELEASE, namespace=namespace)["rules"])
+
+
+def _restrict(api: KubeApi, namespace: str) -> None:
+    api.patch("Namespace", namespace, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
+
+
+def _used_in_a_life_of_jobs(
+    control_plane: ControlPlane, api: KubeApi, kubelet: PlayedKubelet, namespace: str, **settings: str
+) -> set[tuple[str, str, str]]:
+    """What the operator, as the chart's service account, asks for while jobs wait, run, pause, end and expire."""
+    user = f"system:serviceaccount:{namespace}:{RELEASE}"
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    with _operator_as(control_plane, user, groups, **settings):
+        _live(Field(api, kubelet, namespace))
+    calls = calls_of(control_plane.audit_log, user)
+    # In the namespaces of other tests, creations are forbidden while these end.
+    assert [call for call in calls if call.code == 403 and call.namespace in ("", namespace)] == []
+    return {(call.group, call.resource, call.verb) for call in calls if call.resource and not call.is_review}
+
+
+def _live(field: Field) -> None:
+    field.claims()
+    late = field.job("late", {"startDeadlineSeconds": 5})
+    done = field.running_job("done", {"ttlSecondsAfterFinished": 0})
+    for suspend in (True, False, True):
+        done.patch_spec(suspend=suspend)
+        done.wait("Suspended", str(suspend), "Suspended" if suspend else "NotSuspended")
+    done.patch_spec(suspend=False)
+    late.wait("Succeeded", "False", "StartDeadlineExceeded")
+    field.report(done, "succeeded")
+    until(
+        lambda: field.api.find("ExtractionJob", "done", namespace=field.namespace) is None, "the finished job expires"
+    )
+
+
+@contextmanager
+def _operator_as(control_plane: ControlPlane, user: str, groups: list[str], **settings: str) -> Iterator[None]:
+    kubeconfig = control_plane.kubeconfig(user, groups)
+    folder = control_plane.folder / f"operator-{user.replace(':', '-')}"
+    folder.mkdir()
+    process = operator_process(folder, kubeconfig, **settings)
+    process.start()
+    try:
+        yield
+        process.check()
+    finally:
+        process.stop()
+
+
+def _granted(rules: list[Object]) -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def _left_overs(api: KubeApi, namespace: str) -> list[str]:
+    found = [item for kind in KINDS for item in api.list(kind, namespace=namespace, labelSelector=OURS)]
+    found += [item for kind in CLUSTER_KINDS for item in api.list(kind, labelSelector=OURS)]
+    return [item["metadata"]["name"] for item in found]
+
+
+def _columns(api: KubeApi) -> list[str]:
+    (version,) = api.get("CustomResourceDefinition", CRD_NAME)["spec"]["versions"]
+    return [column["name"] for column in version["additionalPrinterColumns"]]
+
+
+def _older_chart(folder: Path) -> Path:
+    """The chart before it had the printer column Reason."""
+    chart = folder / "drillcore"
+    shutil.copytree(CHART, chart)
+    crd = chart / "templates" / "crd.yaml"
+    lines = crd.read_text().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if line.strip() == "- name: Reason")
+    end = next(i for i in range(at + 1, len(lines)) if lines[i].strip().startswith("- name:"))
+    crd.write_text("".join(lines[:at] + lines[end:]))
+    return chart
