@@ -5,6 +5,7 @@ Each method that talks to a cluster may also raise `errors.Unavailable`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -104,3 +105,5 @@ class Services:
     """Metrics of the process; the API adds its own."""
     stream_interval_s: float = STREAM_INTERVAL_S
     """How often a stream looks for something new."""
+    closing: threading.Event = field(default_factory=threading.Event)
+    """Set from any thread before the server is told to end: streams then end in good order."""

@@ -59,10 +59,10 @@ class JobStream:
         self._shards: dict[int, Shard] = {}
 
     async def messages(self, slots: StreamSlots) -> AsyncIterator[str]:
-        """Messages until the job is deleted or the token is no longer good."""
+        """Messages until the job is deleted, the token is no longer good, or the server ends."""
         told_s = time.monotonic()
         with slots.taken():
-            while True:
+            while not self._services.closing.is_set():
                 news, is_over = await self._look()
                 for message in news:
                     yield message

@@ -60,6 +60,12 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         metavar="SIZE",
         help="size of the ring in shared memory, such as 512Mi; default: ring.size, at most an eighth of the memory",
     )
+    parser.add_argument(
+        "--status-port",
+        type=_port,
+        metavar="PORT",
+        help="serve the job's status as a page and an HTTP API on this port of localhost; 0: any free port",
+    )
 
 
 def _add_estimate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -112,6 +118,12 @@ def _mount(text: str) -> tuple[str, Path]:
     if not (claim and separator and folder):
         raise argparse.ArgumentTypeError(f"expected CLAIM=FOLDER, got {text!r}")
     return claim, Path(folder)
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 2**16):
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
+    return int(text)
 
 
 def _quantity(text: str) -> int:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from drillcore_server.cli.display import choose_display, human_bytes
+from drillcore_server.cli.display import Display, choose_display, human_bytes
 from drillcore_server.errors import ShardError
-from drillcore_server.local import LocalRun, ShardResult, Stopped, run_shards
+from drillcore_server.local import LocalRun, Progress, ShardResult, Stopped, run_shards
 from drillcore_server.volumes import Volumes
 from drillcore_spec import ExtractionJob, load_job, names
 from drillcore_spec.features import refuse_unbuilt
@@ -34,9 +34,10 @@ def command(arguments: argparse.Namespace) -> int:
     started_s = time.monotonic()
     signal.signal(signal.SIGTERM, _stop)
     with choose_display(quiet=arguments.json) as display:
-        results = run_shards(
-            run, display.progress, lambda shard: display.say(f"shard {shard}: the sidecar ended and is started again")
-        )
+        if arguments.status_port is None:
+            results = _run(run, display)
+        else:
+            results = _run_served(job, run, display, arguments.status_port)
     seconds = time.monotonic() - started_s
     if arguments.json:
         _print_json(run, results, seconds)
@@ -45,6 +46,36 @@ def command(arguments: argparse.Namespace) -> int:
     else:
         _print_failure(results[-1])
     return results[-1].reason.exit_code
+
+
+def _run(run: LocalRun, display: Display) -> list[ShardResult]:
+    return run_shards(run, display.progress, lambda shard: _say_restart(display, shard))
+
+
+def _run_served(job: ExtractionJob, run: LocalRun, display: Display, port: int) -> list[ShardResult]:
+    """Runs, and serves the job's status on a port of this machine meanwhile."""
+    # A web server takes a while to import: only who asks for it waits.
+    from drillcore_server.local_status import LocalJobSource, serve_status
+
+    source = LocalJobSource(job, run.output)
+
+    def take_progress(shard: int, progress: Progress) -> None:
+        display.progress(shard, progress)
+        source.take_progress(shard, progress)
+
+    def take_restart(shard: int) -> None:
+        _say_restart(display, shard)
+        source.take_sidecar_restart(shard)
+
+    with serve_status(source, port) as address:
+        display.say(f"status page: {address}")
+        results = run_shards(run, take_progress, take_restart)
+        source.take_results(results)
+    return results
+
+
+def _say_restart(display: Display, shard: int) -> None:
+    display.say(f"shard {shard}: the sidecar ended and is started again")
 
 
 def volumes_of(arguments: argparse.Namespace) -> Volumes:
