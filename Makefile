@@ -3,6 +3,8 @@ SHELL := /bin/bash
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+BUILDER ?= docker
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 DEMO_MODEL := volumes/models/smollm2-135m-instruct
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 FAST := not gpu and not demo and not e2e and not kill and not browser and not apiserver and not cluster and not long
@@ -38,6 +40,8 @@ check: $(VENV)/.installed ## lint, format, types, import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+image: ## the three images; BUILDER=buildah works too
+	for target in operator server sidecar; do $(BUILDER) build --target $$target --tag drillcore/$$target:$(VERSION) . || exit 1; done
 crd: $(VENV)/.installed ## write the chart's CRD and docs/field-reference.md from the models
 	$(BIN)/python -m drillcore_spec.crd --write
 
