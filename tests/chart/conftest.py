@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from drillcore_testcluster import binaries
+from drillcore_testcluster import binaries, helm4
 from drillcore_testcluster.errors import MissingPiece
 from drillcore_testcluster.helm import Helm, Manifest
 
 
-@pytest.fixture(scope="session")
-def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+@pytest.fixture(scope="session", params=["helm3", "helm4"])
+def helm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     try:
-        return Helm(binaries.find(binaries.HELM), tmp_path_factory.mktemp("helm"))
+        binary = helm4.find() if request.param == "helm4" else binaries.find(binaries.HELM)
+        return Helm(binary, tmp_path_factory.mktemp("helm"))
     except MissingPiece as missing:
         if os.environ.get("CI") == "true":
             pytest.fail(str(missing), pytrace=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drillcore_spec.resource_definition import CRD_NAME
-from drillcore_testcluster import binaries
+from drillcore_testcluster import binaries, helm4
 from drillcore_testcluster.audit import calls_of
 from drillcore_testcluster.cluster import TestCluster
 from drillcore_testcluster.control_plane import ControlPlane
@@ -29,12 +29,15 @@ WITHOUT_CRD = "crds.install=false"
 """The suite has its own; a release that wants it must take it over."""
 OURS = "app.kubernetes.io/instance=drillcore"
 KINDS = ("ServiceAccount", "Service", "Deployment", "NetworkPolicy", "ConfigMap", "Role", "RoleBinding")
+ONCE = pytest.mark.parametrize("helm", ["helm3"], indirect=True)
+"""For what does not depend on helm."""
 CLUSTER_KINDS = ("ClusterRole", "ClusterRoleBinding")
 
 
-@pytest.fixture(scope="module")
-def helm(cluster: TestCluster, tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    return Helm(binaries.find(binaries.HELM), tmp_path_factory.mktemp("helm"), cluster.kubectl.kubeconfig)
+@pytest.fixture(scope="module", params=["helm3", "helm4"])
+def helm(request: pytest.FixtureRequest, cluster: TestCluster, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    binary = helm4.find() if request.param == "helm4" else binaries.find(binaries.HELM)
+    return Helm(binary, tmp_path_factory.mktemp("helm"), cluster.kubectl.kubeconfig)
 
 
 @pytest.fixture
@@ -103,6 +106,7 @@ def test_an_upgrade_brings_the_new_crd_and_uninstalling_keeps_it_and_the_jobs(he
     assert job.resource()["spec"]["output"]["claimName"] == "states"
 
 
+@ONCE
 def test_the_operator_gets_along_with_its_cluster_role_and_needs_all_of_it(
     installed, own_control_plane, api, kubelet, namespace
 ):
@@ -112,6 +116,7 @@ def test_the_operator_gets_along_with_its_cluster_role_and_needs_all_of_it(
     assert used == _granted(role["rules"])
 
 
+@ONCE
 def test_the_operator_gets_along_with_a_role_in_its_namespace_and_needs_all_of_it(
     installed, own_control_plane, api, kubelet, namespace
 ):

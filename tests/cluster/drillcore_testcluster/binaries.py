@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drillcore_testcluster import helm4
 from drillcore_testcluster.cache import cache_folder
 from drillcore_testcluster.errors import MissingPiece
 
@@ -135,6 +136,13 @@ def build_missing(wanted: Sequence[Binary]) -> None:
             print(f"built {path} in {time.monotonic() - started_s:.0f} s", flush=True)
 
 
+def _fetch_helm4() -> None:
+    try:
+        helm4.find()
+    except MissingPiece:
+        print(f"fetched {helm4.fetch()}", flush=True)
+
+
 def main() -> int:
     """Without Go it says so; that is an error in CI only, elsewhere the tests skip with the reason."""
     parser = argparse.ArgumentParser(prog="drillcore_testcluster.binaries", description=__doc__)
@@ -144,6 +152,7 @@ def main() -> int:
         return 0
     try:
         build_missing(CONTROL_PLANE + (NODE if arguments.node else ()))
+        _fetch_helm4()
     except MissingPiece as missing:
         print(missing, file=sys.stderr)
         return 1 if os.environ.get("CI") == "true" else 0
