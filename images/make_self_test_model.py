@@ -22,13 +22,15 @@ SIZES = {
 
 
 def make_model(folder: Path) -> None:
-    """Writes config, weights and tokenizer; the same each time."""
+    """Writes config, weights and tokenizer; the same each time, and readable for every user of the image."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     LlamaForCausalLM(LlamaConfig(**SIZES)).save_pretrained(folder)
     _make_tokenizer(folder)
+    for file in folder.iterdir():
+        file.chmod(0o644)
 
 
 def _make_tokenizer(folder: Path) -> None:

@@ -65,6 +65,7 @@ def test_everything_that_is_copied_is_let_into_the_build():
 def test_the_self_test_job_runs_with_the_images_model_and_rows(tmp_path):
     model = tmp_path / "model"
     subprocess.run([sys.executable, ROOT / "images" / "make_self_test_model.py", model], check=True, timeout=TIMEOUT_S)
+    assert all(file.stat().st_mode & 0o044 == 0o044 for file in model.iterdir()), "the image's user is not its builder"
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(_self_test_job(model)))
     command = [sys.executable, "-m", "drillcore_server.cli", "run", "job.yaml", "--output", "out", "--json"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)
