@@ -106,7 +106,7 @@ WORKLOADS = (
         yardsticks=_BOTH,
         has_peer=True,
     ),
-    Workload("W4", _LLAMA, tuple(range(33)), documents, 256, ring_bytes=8 << 30),
+    Workload("W4", _LLAMA, tuple(range(33)), documents, 256, ring_bytes=16 << 30),
     Workload("W5", _LLAMA, _EAGLE_LAYERS, shared_prefixes, 64, prefix_caching=True, yardsticks=(_FORWARD,)),
 )
 """In the order in which they run: those that decide most come first."""

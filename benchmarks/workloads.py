@@ -94,6 +94,7 @@ def stages(workloads: Iterable[Workload], places: Places, num_peer_prompts: int)
             of_model = [w for w in workloads if w.model == workload.model]
             for other in of_model:
                 yield Stage(f"parity of {other.name}", 20, functools.partial(session.check, other))
+        session = sessions[workload.model]
         for system in workload.yardsticks:
             yield Stage(f"{workload.name} {system}", 15, functools.partial(session.yardstick, workload, system))
         yield Stage(workload.name, 20, functools.partial(session.end_to_end, workload))
