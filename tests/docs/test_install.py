@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
+from drillcore_operator.api.metrics import ReportMetrics, install_process_metrics
+from drillcore_operator.work_queue import WorkQueue
 from drillcore_spec import ExtractionJob, load_job
+from drillcore_status.metrics import RequestMetrics
+from drillcore_status.stream import StreamSlots
 
 ROOT = Path(__file__).parents[2]
 INSTALL = (ROOT / "docs" / "install.md").read_text()
@@ -42,3 +47,13 @@ def test_the_queue_of_the_kueue_page_is_a_field():
     spec = yaml.safe_load(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1])["spec"]
     base = yaml.safe_load((ROOT / "examples" / "jobs" / "cluster.yaml").read_text())
     assert ExtractionJob.from_resource(base | {"spec": base["spec"] | spec}).spec.queue.name == "research"
+
+
+def test_the_metrics_that_are_named_are_those_of_the_operator():
+    registry = CollectorRegistry()
+    ReportMetrics(registry)
+    RequestMetrics(registry, StreamSlots())
+    install_process_metrics(registry, WorkQueue(), lambda: None)
+    families = [family for family in registry.collect() if family.name.startswith("drillcore_")]
+    names = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
+    assert set(re.findall(r"`(drillcore_\w+)`", INSTALL)) == names
