@@ -5,6 +5,7 @@ Arrow files are IPC streams, as `datasets.save_to_disk` writes them, or IPC file
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ _ARROW_FILE_MAGIC = b"ARROW1"
 
 
 @dataclass(frozen=True, slots=True)
-class _ColumnarFile:
+class _ColumnarFile(ABC):
     found: FoundFile
     state: FileState
     num_rows: int
@@ -50,8 +51,9 @@ class _ColumnarFile:
         except _FAILURES as error:
             raise ShardError(Reason.SHARD_UNREADABLE, _message(self.found, error)) from error
 
+    @abstractmethod
     def _read(self, wanted: RangeCursor) -> Iterator[FileRow]:
-        raise NotImplementedError
+        """The wanted rows; what a broken file makes pyarrow raise is handled by `read`."""
 
 
 class ParquetFile(_ColumnarFile):
