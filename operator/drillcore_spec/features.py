@@ -27,8 +27,6 @@ def _one_of(value: object, *unbuilt: object) -> object:
 
 
 UNBUILT: tuple[Unbuilt, ...] = (
-    Unbuilt(("spec", "generation", "temperature"), "0", lambda s: s.generation.temperature),
-    Unbuilt(("spec", "generation", "topP"), "1", lambda s: str(s.generation.top_p) if s.generation.top_p < 1 else None),
     Unbuilt(("spec", "output", "layout"), "Packed", lambda s: _one_of(s.output.layout, OutputLayout.PER_SAMPLE)),
     Unbuilt(
         ("spec", "engine", "tensorParallelSize"),

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from drillcore_server.connector.list_sink import ListSink
-from drillcore_server.engine import Engine, EngineConfig, Request, state_shape
+from drillcore_server.engine import Engine, EngineConfig, Request, Sampling, state_shape
+from drillcore_server.engine.random_stream import gumbel_noise
 from drillcore_server.models.loader import load_decoder
 from drillcore_server.models.spec import ModelSpec
 from drillcore_spec.enums import PositionsKind
@@ -173,3 +174,42 @@ def test_device_memory_stays_flat(cuda_engine, random_requests):
 
     torch.cuda.synchronize()
     assert torch.cuda.memory_allocated() <= before + 2**20
+
+
+def test_noise_is_that_of_a_cpu():
+    keys = torch.randint(-(2**31), 2**31 - 1, (64, 2), dtype=torch.int32)
+
+    torch.testing.assert_close(gumbel_noise(keys.cuda(), 4000).cpu(), gumbel_noise(keys, 4000), rtol=1e-5, atol=1e-6)
+
+
+def test_sampled_tokens_depend_on_seed_and_row_only(cuda_engine):
+    rng = np.random.default_rng(2)
+    prompts = [rng.integers(0, 256, length) for length in LENGTHS]
+    runs = []
+    for rows, limits in ((range(10), {}), (reversed(range(10)), {"max_num_seqs": 3, "max_num_batched_tokens": 50})):
+        engine, sink = cuda_engine(torch.float32, max_tokens=8, **limits)
+        sampling = Sampling(temperature=0.8, top_p=0.9, seed=1)
+        engine.run(Request(row, prompts[row], max_tokens=8, sampling=sampling) for row in rows)
+        runs.append({row: [*s.end.token_ids.tolist(), s.end.last_token] for row, s in sink.by_row().items()})
+
+    assert runs[0] == runs[1]
+
+
+def test_means_and_strides_are_those_of_all_states(cuda_engine):
+    rng = np.random.default_rng(3)
+    prompts = [rng.integers(0, 256, length) for length in LENGTHS]
+    found = {}
+    for kind, stride in (
+        (PositionsKind.ALL, None),
+        (PositionsKind.MEAN, None),
+        (PositionsKind.STRIDE, range(0, 999, 7)),
+    ):
+        engine, sink = cuda_engine(torch.float32, max_num_batched_tokens=70)
+        engine.run(Request(row, ids, positions=kind, position_range=stride) for row, ids in enumerate(prompts))
+        found[kind] = {row: s.hidden_states.clone() for row, s in sink.by_row().items()}
+        norms = [s.hidden_states.double().norm(dim=-1).sum(dim=0).numpy() for s in sink.samples]
+        assert all(np.allclose(s.end.norm_sums, n, rtol=1e-4) for s, n in zip(sink.samples, norms, strict=True))
+
+    for row, states in found[PositionsKind.ALL].items():
+        torch.testing.assert_close(found[PositionsKind.MEAN][row], states.mean(dim=0, keepdim=True))
+        torch.testing.assert_close(found[PositionsKind.STRIDE][row], states[::7])

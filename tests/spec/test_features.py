@@ -22,7 +22,6 @@ EVERYTHING: dict[str, Any] = {
         "chatTemplate": "file:///a.jinja",
         "chatTemplateKwargs": {"a": "1"},
     },
-    "generation": {"maxTokens": 1, "temperature": 0.5, "topP": 0.9},
     "engine": {"tensorParallelSize": 2},
     "server": {"resources": {"gpus": 2}},
 }

@@ -19,7 +19,7 @@ from drillcore_server.engine.errors import (
     SampleQuarantined,
 )
 from drillcore_server.engine.offline import extract, state_shape
-from drillcore_server.engine.request import Request
+from drillcore_server.engine.request import Request, Sampling
 
 __all__ = [
     "AsyncEngine",
@@ -34,6 +34,7 @@ __all__ = [
     "RequestRefused",
     "RequestTooLarge",
     "SampleQuarantined",
+    "Sampling",
     "extract",
     "hidden_block_bytes",
     "kv_block_bytes",

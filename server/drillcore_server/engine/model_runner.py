@@ -89,8 +89,8 @@ class ModelRunner:
         """int64 ids of the requests that sample, in batch order."""
         if normed is None:
             return inputs.sample_rows
-        requests = [scheduled.request for scheduled in output.requests if scheduled.samples]
-        return self._sampler.sample(self._decoder.logits(normed[inputs.sample_rows]), requests)
+        sampling = [scheduled for scheduled in output.requests if scheduled.samples]
+        return self._sampler.sample(self._decoder.logits(normed[inputs.sample_rows]), sampling)
 
     def _draft(self, output: SchedulerOutput, inputs: StepInputs, sampled: torch.Tensor) -> torch.Tensor:
         """The drafter runs in every step, whatever the lengths in `output` are."""

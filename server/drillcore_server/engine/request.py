@@ -11,6 +11,7 @@ token moves num_tokens by one (the scheduler of vLLM v1).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -24,6 +25,29 @@ from drillcore_spec.enums import PositionsKind
 
 if TYPE_CHECKING:
     from drillcore_server.engine.prefix_cache import PrefixNode
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a request's tokens are drawn.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    temperature: float = 0.0
+    """0: always the most likely token."""
+
+    top_p: float = 1.0
+    """Drawn among the most likely tokens that together have this probability."""
+
+    seed: int = 0
+    """Of the job; a request draws with hash(seed, request_id)."""
+
+    def __post_init__(self) -> None:
+        """Checks every value."""
+        if not (0 <= self.temperature < math.inf and 0 <= self.top_p <= 1 and 0 <= self.seed < 1 << 64):
+            raise ValueError(f"temperature must be 0 or more, top_p 0 to 1, seed 0 to 2^64 - 1; got {self}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +81,9 @@ class Request:
 
     max_tokens: int = 0
     """Tokens to generate; states of all of them but the last are kept, as the last is never an input."""
+
+    sampling: Sampling = Sampling()
+    """How they are drawn."""
 
     stop_token_ids: frozenset[int] = frozenset()
     """A sampled id of these ends the generation."""

@@ -13,7 +13,7 @@ from drillcore.records import QuarantineEntry, QuarantineReason
 from drillcore_server.data.feed import RowFeed, prepared_batches
 from drillcore_server.data.feed_process import FeedTask, ProcessFeed
 from drillcore_server.data.rows import PreparationCounts, PreparedRow
-from drillcore_server.engine.request import Request
+from drillcore_server.engine.request import Request, Sampling
 from drillcore_server.shard.preparation import Preparation
 from drillcore_spec.extraction import Extraction
 
@@ -58,7 +58,7 @@ def _report(counts: PreparationCounts) -> None:
 
 def request_of(preparation: Preparation, row: PreparedRow) -> Request | QuarantineEntry:
     """The request for a row, or its entry of the quarantine list when none of its tokens can be selected."""
-    extraction = preparation.spec.extraction
+    extraction, generation = preparation.spec.extraction, preparation.spec.generation
     request = Request(
         request_id=row.row,
         prompt_token_ids=row.token_ids,
@@ -67,7 +67,8 @@ def request_of(preparation: Preparation, row: PreparedRow) -> Request | Quaranti
         loss_mask=row.loss_mask,
         id=row.id,
         original_tokens=row.original_tokens,
-        max_tokens=preparation.spec.generation.max_tokens,
+        max_tokens=generation.max_tokens,
+        sampling=Sampling(generation.temperature, generation.top_p, generation.seed),
         stop_token_ids=preparation.stop_token_ids if preparation.generates else frozenset(),
         file=row.file,
         line=row.line,
