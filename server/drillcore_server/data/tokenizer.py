@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drillcore_server.data.chat_template import Span
+from drillcore_server.data.tokenizer_class import load_tokenizer
 from drillcore_server.errors import ShardError
 from drillcore_spec.reasons import Reason
 
@@ -27,10 +28,8 @@ class Tokenizer:
         Raises:
             ShardError: MODEL_BROKEN when it cannot be loaded; MODEL_UNSUPPORTED when it is no fast tokenizer.
         """
-        from transformers import AutoTokenizer
-
         try:
-            loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            loaded = load_tokenizer(folder)
         except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
             raise ShardError(Reason.MODEL_BROKEN, f"the tokenizer in {folder} cannot be loaded: {error}") from error
         if not loaded.is_fast:
