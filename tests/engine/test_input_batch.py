@@ -19,8 +19,14 @@ from drillcore_server.models.attention import AttentionKind
 BLOCK_SIZE = 4
 
 
-def make_batch() -> InputBatch:
-    return InputBatch(BLOCK_SIZE, torch.device("cpu"), REFERENCE_OPS.plan_tiles, keeps_kv=True)
+def make_batch(*, skips_unwanted_rows: bool = False) -> InputBatch:
+    return InputBatch(
+        BLOCK_SIZE,
+        torch.device("cpu"),
+        REFERENCE_OPS.plan_tiles,
+        keeps_kv=True,
+        skips_unwanted_rows=skips_unwanted_rows,
+    )
 
 
 @st.composite
@@ -147,3 +153,24 @@ def test_slots_beyond_32_bits_are_right(block):
     )
 
     assert inputs.slot_mapping.tolist() == list(range(block * 64, block * 64 + 70))
+
+
+@settings(deadline=None, max_examples=80)
+@given(steps())
+def test_wanted_rows_are_those_with_a_state_or_a_sample(step):
+    output, metadata = schedule(*step)
+
+    whole = make_batch().build(output, metadata)
+    inputs = make_batch(skips_unwanted_rows=True).build(output, metadata)
+
+    wanted, row = set(whole.sample_rows.tolist()), 0
+    for scheduled, part in zip(output.requests, metadata.slices, strict=True):
+        places = range(row, row + len(scheduled.token_ids))
+        kept = set(part.positions.tolist())
+        wanted |= {place for p, place in enumerate(places, scheduled.first_token) if p in kept}
+        row = places.stop
+    assert whole.wanted_rows is None
+    rows = list(range(row)) if inputs.wanted_rows is None else inputs.wanted_rows.tolist()
+    assert rows == (sorted(wanted) or [row - 1])
+    assert [rows[index] for index in inputs.sample_rows.tolist()] == whole.sample_rows.tolist()
+    assert (inputs.wanted_rows is None) == (len(rows) == row)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drillcore.records import QuarantineReason
-from drillcore_server.engine import Request
+from drillcore_server.engine import Request, RequestRefused
 from drillcore_spec.enums import PositionsKind
 
 LENGTHS = (1, 30, 7, 64, 40, 40)
@@ -88,6 +88,50 @@ def test_positions_select_from_all(make_engine, whole, row_criterion, kind, budg
     for row, sample in samples.items():
         assert_is_selection(sample, kind, whole[row], row_criterion)
     assert (under_test.engine.prefix_counters.hits > 0) is prefix_caching
+
+
+@pytest.mark.parametrize("limits", [{"prefix_caching": False}, {"only_last": True}])
+def test_tokens_that_nobody_asked_for_leave_the_last_block_early(make_engine, whole, row_criterion, limits):
+    under_test = make_engine(max_num_batched_tokens=50, block_size=8, num_blocks=40, **limits)
+    last_column = under_test.engine.drafter.cache.states[1:, :, -2]
+
+    under_test.engine.run(requests_for(PositionsKind.LAST))
+
+    for row, sample in under_test.samples().items():
+        assert_is_selection(sample, PositionsKind.LAST, whole[row], row_criterion)
+    num_steps = under_test.engine.scheduler_counters.steps
+    assert last_column.isfinite().all(dim=-1).sum() <= num_steps + len(LENGTHS)
+
+
+def test_every_token_goes_through_the_last_block_when_prefixes_are_shared(make_engine):
+    under_test = make_engine(block_size=8, num_blocks=40, prefix_caching=True)
+    last_column = under_test.engine.drafter.cache.states[1:, :, -2]
+
+    under_test.engine.run(requests_for(PositionsKind.LAST))
+
+    assert last_column.isfinite().all(dim=-1).sum() == sum(LENGTHS) - SHARED
+
+
+def test_an_engine_for_last_states_refuses_other_positions(make_engine):
+    engine = make_engine(only_last=True).engine
+
+    with pytest.raises(RequestRefused, match="request 0: positions must be Last in this engine; got All"):
+        engine.add_request(Request(0, np.arange(10)))
+
+
+@pytest.mark.parametrize("kind", [PositionsKind.LAST, PositionsKind.STRIDE, PositionsKind.LOSS_MASK])
+def test_generation_goes_on_when_unwanted_tokens_leave_early(make_engine, row_criterion, reference, kind):
+    fields = {"max_tokens": 6, "max_num_batched_tokens": 9, "block_size": 8, "num_blocks": 60}
+    whole_batches, under_test = make_engine(**fields), make_engine(**fields, prefix_caching=False)
+
+    for each in (whole_batches, under_test):
+        each.engine.run(requests_for(kind, max_tokens=6))
+
+    expected = whole_batches.samples()
+    for row, sample in under_test.samples().items():
+        assert sample.end.token_ids.tolist() == expected[row].end.token_ids.tolist()
+        assert sample.end.last_token == expected[row].end.last_token
+        assert_is_selection(sample, kind, reference(sample.end.token_ids).numpy(), row_criterion)
 
 
 @pytest.mark.parametrize("kind", list(PositionsKind))

@@ -145,6 +145,46 @@ def test_the_final_norm_is_captured_for_a_lower_layer_too(
     row_criterion(sink.final_states(), reference.final_norm)
 
 
+@pytest.mark.parametrize("num_layers", [1, 3])
+def test_rows_leave_the_last_block_alone(load, num_layers, recording_sink, row_criterion):
+    decoder, rows = load(num_layers=num_layers), torch.tensor([0, 7, 8, 74])
+    attention = AttentionMetadata.build([40, 35], [40, 35])
+    inputs = (torch.tensor(PROMPT), torch.arange(len(PROMPT)) % 40, attention, None)
+    layers = [num_layers - 1, num_layers]
+    whole, some = (recording_sink(layers, len(PROMPT), decoder.spec.hidden_size) for _ in range(2))
+
+    decoder.forward(*inputs, whole, want_hidden=False)
+    decoder.forward(*inputs, some, want_hidden=False, rows=rows)
+
+    row_criterion(some.states(layers[0]), whole.states(layers[0]))
+    row_criterion(some.states(layers[1])[rows], whole.states(layers[1])[rows])
+
+
+def test_rows_give_the_logits_of_the_whole(load, recording_sink, row_criterion):
+    decoder, rows = load(), torch.tensor([3, 74])
+    attention = AttentionMetadata.build([len(PROMPT)], [len(PROMPT)])
+    inputs = (torch.tensor(PROMPT), torch.arange(len(PROMPT)), attention, None)
+    whole, some = (recording_sink([1], len(PROMPT), decoder.spec.hidden_size, final_norm=True) for _ in range(2))
+
+    every = decoder.forward(*inputs, whole, want_hidden=True)
+    hidden = decoder.forward(*inputs, some, want_hidden=True, rows=rows)
+
+    row_criterion(hidden, every[rows])
+    row_criterion(some.final_states()[rows], every[rows])
+    row_criterion(some.states(1), whole.states(1))
+
+
+def test_without_a_block_every_row_is_captured(load, recording_sink):
+    decoder = load(num_layers=0, lm_head=False, final_norm=False)
+    sink = recording_sink([0], len(PROMPT), decoder.spec.hidden_size)
+    attention = AttentionMetadata.build([len(PROMPT)], [len(PROMPT)])
+    inputs = (torch.tensor(PROMPT), torch.arange(len(PROMPT)), attention, None)
+
+    decoder.forward(*inputs, sink, want_hidden=False, rows=torch.tensor([2]))
+
+    assert torch.equal(sink.states(0), decoder.weights.embedding[torch.tensor(PROMPT)])
+
+
 def test_captured_states_carry_their_norm_and_largest_value(load, recording_sink):
     decoder = load()
     sink = recording_sink([1], len(PROMPT), decoder.spec.hidden_size)

@@ -49,7 +49,7 @@ def assemble(
     _check_decoder(decoder, num_layers, config)
     connector, drafter = _hidden_side(plan, config, sink, weights.device, store_dtype or weights.dtype)
     kv_cache = _kv_cache(decoder, num_layers, config)
-    runner = ModelRunner(decoder, kv_cache, drafter, connector, config.block_size)
+    runner = ModelRunner(decoder, kv_cache, drafter, connector, config)
     return DeviceParts(weights.device, connector, drafter, runner)
 
 

@@ -31,6 +31,9 @@ class EngineConfig:
     prefix_caching: bool = True
     """Whether blocks of finished requests serve later requests with the same prefix."""
 
+    only_last: bool = False
+    """Whether every request asks for its last token's state, so that no request needs a state of another's prefix."""
+
     block_size: int = 64
     """Tokens of a block: the tile of the attention kernels along the keys."""
 
@@ -57,6 +60,14 @@ class EngineConfig:
         """
         whole_prompts = self.max_model_len <= self.max_num_batched_tokens
         return self.prefix_caching or self.max_tokens > 1 or not whole_prompts
+
+    @property
+    def skips_unwanted_rows(self) -> bool:
+        """Whether tokens whose states nobody asked for may leave the last block after their keys and values.
+
+        They may not where a later request with the same prefix could ask for those states.
+        """
+        return self.only_last or not self.prefix_caching
 
     @property
     def max_blocks_per_request(self) -> int:

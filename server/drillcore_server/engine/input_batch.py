@@ -1,6 +1,6 @@
 """One step's tensors: the only place that turns blocks into slots.
 
-Shapes: T packed tokens, B sequences, P states that the step makes available.
+Shapes: T packed tokens, R of them wanted, B sequences, P states that the step makes available.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from drillcore_server.engine.block_pool import NULL_BLOCK
 from drillcore_server.engine.scheduler_output import ScheduledRequest, SchedulerOutput
 from drillcore_server.models.attention import AttentionMetadata
 
+_NOTHING = np.empty(0, dtype=np.int64)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepInputs:
@@ -31,8 +33,10 @@ class StepInputs:
     slot_mapping: torch.Tensor
     """int64 [T]: where each token's states go."""
     attention: AttentionMetadata
+    wanted_rows: torch.Tensor | None
+    """int64 [R], ascending: the packed tokens whose output of the last block is wanted; None: all, R = T."""
     sample_rows: torch.Tensor
-    """int64: the packed tokens whose logits are sampled, in batch order."""
+    """int64: the wanted tokens whose logits are sampled, counted from 0 to R - 1, in batch order."""
     state_slots: NDArray[np.int64]
     """int64 [P] in host memory: slots of the states that the step makes available, prefix hits included."""
     device_state_slots: torch.Tensor
@@ -42,12 +46,21 @@ class StepInputs:
 class InputBatch:
     """Keeps the block table of every request that has started, and builds each step's tensors."""
 
-    def __init__(self, block_size: int, device: torch.device, plan_tiles: PlanTiles, *, keeps_kv: bool) -> None:
-        """`keeps_kv`: whether there is a KV cache for the attention to write to."""
+    def __init__(
+        self,
+        block_size: int,
+        device: torch.device,
+        plan_tiles: PlanTiles,
+        *,
+        keeps_kv: bool,
+        skips_unwanted_rows: bool = False,
+    ) -> None:
+        """`keeps_kv`: whether there is a KV cache to write to; the last: see `EngineConfig`."""
         self._block_size = block_size
         self._device = device
         self._plan_tiles = plan_tiles
         self._keeps_kv = keeps_kv
+        self._skips_unwanted_rows = skips_unwanted_rows
         self._tables: dict[int, NDArray[np.int64]] = {}
 
     def build(self, output: SchedulerOutput, metadata: StepMetadata) -> StepInputs:
@@ -65,14 +78,21 @@ class InputBatch:
         state_lens = np.array([len(positions) for positions in state_positions])
         state_slots = self._slots(tables, state_lens, np.concatenate(state_positions))
         token_ids = np.concatenate([r.token_ids for r in requests])
-        arrays = (token_ids, positions, slots, ends[samples] - 1, state_slots)
-        device_ids, device_positions, device_slots, sample_rows, device_state_slots = self._to_device(*arrays)
+        sample_rows = ends[samples] - 1
+        wanted = self._wanted_rows(state_positions, ends - lens - first_tokens, first_tokens, sample_rows, ends[-1])
+        if wanted is not None:
+            sample_rows = np.searchsorted(wanted, sample_rows)
+        arrays = (token_ids, positions, slots, sample_rows, state_slots, _NOTHING if wanted is None else wanted)
+        device_ids, device_positions, device_slots, device_sample_rows, device_state_slots, device_wanted = (
+            self._to_device(*arrays)
+        )
         return StepInputs(
             token_ids=device_ids,
             positions=device_positions,
             slot_mapping=device_slots,
             attention=self._attention(requests, tables, device_slots),
-            sample_rows=sample_rows,
+            wanted_rows=None if wanted is None else device_wanted,
+            sample_rows=device_sample_rows,
             state_slots=state_slots,
             device_state_slots=device_state_slots,
         )
@@ -97,6 +117,32 @@ class InputBatch:
         index = positions // self._block_size
         blocks = np.concatenate(tables)[table_starts + index]
         return blocks * self._block_size + (positions - index * self._block_size)
+
+    def _wanted_rows(
+        self,
+        state_positions: Sequence[NDArray[np.int64]],
+        offsets: NDArray[np.int64],
+        first_tokens: NDArray[np.int64],
+        sample_rows: NDArray[np.int64],
+        num_tokens: int,
+    ) -> NDArray[np.int64] | None:
+        """The packed tokens whose states or logits are wanted, ascending; None: all of them.
+
+        `offsets[b]` is what a position of sequence b is away from its place in the packed tokens. Positions before
+        `first_tokens[b]` are those of a prefix hit, which is not computed. At least one row is given, so that no
+        kernel is launched over nothing.
+        """
+        if not self._skips_unwanted_rows:
+            return None
+        computed = [
+            p[p >= first] + offset for p, first, offset in zip(state_positions, first_tokens, offsets, strict=True)
+        ]
+        if sum(map(len, computed)) == num_tokens:
+            return None
+        wanted = np.unique(np.concatenate((*computed, sample_rows)))
+        if not len(wanted):
+            wanted = np.array([num_tokens - 1])
+        return None if len(wanted) == num_tokens else wanted
 
     def _attention(
         self, requests: Sequence[ScheduledRequest], tables: Sequence[NDArray[np.int64]], slots: torch.Tensor

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from drillcore_server.connector.host_memory import Landing, empty_host, landing
 from drillcore_server.connector.metadata import StepMetadata
 from drillcore_server.connector.worker import ConnectorWorker, SavedStep
+from drillcore_server.engine.config import EngineConfig
 from drillcore_server.engine.drafter import HiddenStateDrafter
 from drillcore_server.engine.input_batch import InputBatch, StepInputs
 from drillcore_server.engine.sampler import Sampler
@@ -51,7 +52,7 @@ class ModelRunner:
         kv_cache: list[KVCache] | None,
         drafter: HiddenStateDrafter,
         connector: ConnectorWorker,
-        block_size: int,
+        config: EngineConfig,
     ) -> None:
         self.drafter = drafter
         self._decoder = decoder
@@ -59,7 +60,13 @@ class ModelRunner:
         self._connector = connector
         self._sampler = Sampler()
         self._device = drafter.cache.states.device
-        self._input_batch = InputBatch(block_size, self._device, decoder.ops.plan_tiles, keeps_kv=kv_cache is not None)
+        self._input_batch = InputBatch(
+            config.block_size,
+            self._device,
+            decoder.ops.plan_tiles,
+            keeps_kv=kv_cache is not None,
+            skips_unwanted_rows=config.skips_unwanted_rows,
+        )
 
     @torch.inference_mode()
     def execute(self, output: SchedulerOutput, metadata: StepMetadata) -> StepInFlight:
@@ -74,7 +81,7 @@ class ModelRunner:
         return StepInFlight(output, step.saved, host, landing(self._device))
 
     def _forward(self, inputs: StepInputs) -> torch.Tensor | None:
-        """n_L [T, D] if some row is sampled."""
+        """n_L [R, D] if some row is sampled."""
         self.drafter.begin(inputs)
         return self._decoder.forward(
             inputs.token_ids,
@@ -83,6 +90,7 @@ class ModelRunner:
             self.kv_cache,
             self.drafter,
             want_hidden=len(inputs.sample_rows) > 0,
+            rows=inputs.wanted_rows,
         )
 
     def _sample(self, output: SchedulerOutput, inputs: StepInputs, normed: torch.Tensor | None) -> torch.Tensor:

@@ -17,6 +17,7 @@ from drillcore_server.engine.errors import RequestRefused, RequestTooLarge
 from drillcore_server.engine.kv_cache_manager import Admission, KVCacheManager
 from drillcore_server.engine.request import Request, Sequence, SequenceStatus
 from drillcore_server.engine.scheduler_output import ScheduledRequest, SchedulerOutput
+from drillcore_spec.enums import PositionsKind
 
 
 @dataclass(slots=True)
@@ -141,6 +142,8 @@ class Scheduler:
         if not 0 <= request.max_tokens <= self._config.max_tokens:
             allowed = f"max_tokens must be 0 to {self._config.max_tokens}"
             raise RequestRefused(f"{name}: {allowed}; got {request.max_tokens}")
+        if self._config.only_last and request.positions is not PositionsKind.LAST:
+            raise RequestRefused(f"{name}: positions must be Last in this engine; got {request.positions.value}")
         if num_slots > limit:
             raise RequestTooLarge(
                 f"{name}: prompt and generated tokens but the last must be at most max_model_len = {limit}; got "

@@ -6,7 +6,7 @@ Shapes: T packed tokens, D hidden, H query heads, K key/value heads, Dh head dim
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -44,8 +44,9 @@ class Decoder:
         sink: CaptureSink,
         *,
         want_hidden: bool,
+        rows: torch.Tensor | None = None,
     ) -> torch.Tensor | None:
-        """Runs the blocks that `sink` needs, captures on the way, and gives n_L [T, D] if it is wanted.
+        """Runs the blocks that `sink` needs, captures on the way, and gives n_L [R, D] if it is wanted.
 
         Args:
             token_ids: int64 [T] on the device, each in [0, V).
@@ -56,6 +57,9 @@ class Decoder:
             sink: where the hidden states go. r_i is copied at the input of block i, before anything is added
                 to the residual stream in place.
             want_hidden: compute n_L for `logits`, whether or not the sink asks for it.
+            rows: int64 [R] on the device, ascending: the tokens whose output of the last block is wanted. The others
+                leave it after their keys and values, and what is captured behind it is that of `rows` alone.
+                None: every token, R = T.
 
         Raises:
             ValueError: the decoder was loaded with fewer blocks than the sink needs, or without its final norm.
@@ -67,16 +71,20 @@ class Decoder:
         x, residual = F.embedding(token_ids, self.weights.embedding), None
         for i, block in enumerate(self.weights.blocks[:num_blocks]):
             normed, residual = self._add_norm(x, residual, block.input_norm, sink.residual(i))
-            x = self._attention(i, normed, positions, attention, kv)
+            heads = self._attention(i, normed, positions, attention, kv)
+            if rows is not None and i == num_blocks - 1:
+                heads, residual = heads[rows], residual[rows]
+            x = block.output(heads)
             normed, residual = self._add_norm(x, residual, block.post_attention_norm, None)
             x = block.down(self.ops.silu_mul(block.gate_up(normed)))
+        rows = rows if num_blocks else None
         hidden, _ = self.ops.add_rms_norm(
             x,
             residual,
             self.weights.final_norm if whole else None,
             self.spec.norm_eps,
-            capture=sink.residual(num_blocks),
-            capture_normed=final_capture,
+            capture=_at_rows(sink.residual(num_blocks), rows),
+            capture_normed=_at_rows(final_capture, rows),
         )
         return hidden if want_hidden else None
 
@@ -113,7 +121,7 @@ class Decoder:
         attention: AttentionMetadata,
         kv: Sequence[KVCache] | None,
     ) -> torch.Tensor:
-        """The attention of block i with its projections: [T, D] to [T, D]."""
+        """The attention of block i, its output projection left out: [T, D] to [T, H * Dh]."""
         spec, block = self.spec, self.weights.blocks[i]
         heads = (spec.num_heads, spec.num_kv_heads, spec.num_kv_heads)
         qkv = block.qkv(normed).view(-1, sum(heads), spec.head_dim)
@@ -135,4 +143,11 @@ class Decoder:
             slot_mapping=attention.slot_mapping if cache is not None else None,
         )
         out = attend(self.ops, q, k, v, cache, attention, scale=spec.attention_scale, window=spec.windows[i])
-        return block.output(out.flatten(1))
+        return out.flatten(1)
+
+
+def _at_rows(capture: Capture | None, rows: torch.Tensor | None) -> Capture | None:
+    """The capture of some tokens only."""
+    if capture is None or rows is None:
+        return capture
+    return replace(capture, slot_mapping=capture.slot_mapping[rows])

@@ -18,6 +18,7 @@ from drillcore_server.models.attention import AttentionMetadata
 from drillcore_server.models.capture import NoCapture
 from drillcore_server.models.decoder import Decoder
 from drillcore_server.shard.preparation import Preparation
+from drillcore_spec.enums import PositionsKind
 from drillcore_spec.reasons import Reason
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ def engine_config(preparation: Preparation, decoder: Decoder, stored: torch.dtyp
         max_num_batched_tokens=_step_tokens(options.max_num_batched_tokens, decoder),
         max_tokens=preparation.spec.generation.max_tokens,
         prefix_caching=options.prefix_caching,
+        only_last=preparation.spec.extraction.positions is PositionsKind.LAST,
     )
     return with_blocks(limits, preparation.plan, decoder, stored)
 
