@@ -74,7 +74,6 @@ def job_row(workload: Workload, times: JobTimes, prompts: Prompts, parity: Parit
     num_tokens = sum(map(len, prompts))
     row = _row(workload, "drillcore", times.seconds, num_tokens, len(prompts), times.num_bytes)
     return row | {
-        "workload": f"{workload.name}-job",
         "first_durable_s": round(times.first_durable_s, 3),
         "parity": asdict(parity),
         **_conditions(ClockUnderLoad(current_device())),

@@ -28,6 +28,7 @@ _PEER_BATCH_TOKENS = 16_384
 _FORWARD_BLOCKS = 4097
 """Enough for every step in flight, and for the prefixes of W5."""
 _JOB_LIMIT_S = 90.0
+_START_SAMPLES = 8
 _DISTURBED_SAMPLES = 128
 _SMALL_RING_BYTES = 64 << 20
 _PAUSE_S = 5.0
@@ -105,19 +106,24 @@ class Session:
         yield forward_row(workload, "transformers", run, parity, clock, batch_tokens=_PEER_BATCH_TOKENS)
 
     def job(self, workload: Workload) -> Iterable[Row]:
-        """The workload as a job in processes of its own, over a model folder in memory."""
+        """The workload's first prompts, then all of it, as jobs in processes of their own over a model folder in memory.
+
+        The first job shows the start: from its process's start to its first durable sample.
+        """
         model, _ = self._made()
         parity, prompts = self._require_parity(workload), self._prompts(workload)
         folder = Path(tempfile.mkdtemp(prefix="workload-job-", dir=self._places.output_root))
         try:
             began = time.monotonic()
             write_model_folder(model, folder / "model")
-            job = write_job(workload, prompts, folder / "model", folder)
-            print(f"model folder and dataset written in {time.monotonic() - began:.1f} s", flush=True)
+            print(f"model folder written in {time.monotonic() - began:.1f} s", flush=True)
             _free()
-            times = run_job(job, folder / "output", workload.ring_bytes, _JOB_LIMIT_S)
-            print(f"started at {times.started_at}\n{times.server_log}", flush=True)
-            yield job_row(workload, times, prompts, parity)
+            for name, some in (("start", prompts[:_START_SAMPLES]), (f"{workload.name}-job", prompts)):
+                job = write_job(workload, some, folder / "model", folder)
+                times = run_job(job, folder / name, workload.ring_bytes, _JOB_LIMIT_S)
+                print(f"started at {times.started_at}\n{times.server_log}", flush=True)
+                yield job_row(replace(workload, name=name), times, some, parity)
+                shutil.rmtree(folder / name)
         finally:
             shutil.rmtree(folder)
 
