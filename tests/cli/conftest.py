@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from drillcore_server.estimate import Estimate, estimate_job
+from drillcore_server.volumes import Volumes
+from drillcore_spec import parse_spec
+
 NUM_ROWS = 40
 TIMEOUT_S = 240
 
@@ -55,26 +59,37 @@ class Workplace:
         """`drillcore run` with `--json`; its summary."""
         return json.loads(self.drillcore("run", "job.yaml", "--json", *arguments).stdout)
 
+    def estimate(self) -> Estimate:
+        """What `drillcore estimate` prints, without a process of its own."""
+        return estimate_job(parse_spec(json.dumps(self.job["spec"])), Volumes(self.folder / "volumes"))
+
+
+@pytest.fixture(scope="session")
+def make_workplace(tiny_model_folder):
+    """`make_workplace(folder, lines)`: a job over the lines of a dataset, for a model with three layers."""
+
+    def make(folder: Path, lines: list[str]) -> Workplace:
+        data = folder / "volumes" / "data"
+        data.mkdir(parents=True)
+        (data / "rows.jsonl").write_text("\n".join(lines) + "\n")
+        spec = {
+            "model": {"uri": tiny_model_folder().as_uri()},
+            "dataset": {"uri": "pvc://data/rows.jsonl", "columns": {"text": "text", "id": "id"}},
+            "extraction": {"layers": [3, 0, 2], "finalNorm": True, "storeDtype": "Float32"},
+            "output": {"claimName": "out", "subPath": "states"},
+            "engine": {"maxNumBatchedTokens": 96},
+            "failurePolicy": {"maxQuarantinedPercent": 10},
+            "ring": {"size": "1Mi"},
+        }
+        names = {"apiVersion": "drillcore.dev/v1alpha1", "kind": "ExtractionJob", "metadata": {"name": "tiny"}}
+        return Workplace(folder, names | {"spec": spec})
+
+    return make
+
 
 @pytest.fixture
-def workplace(tiny_model_folder, tmp_path):
-    """40 rows of 3 to 200 characters, some of them broken, for a model with three layers."""
-    volumes = tmp_path / "volumes"
-    (volumes / "data").mkdir(parents=True)
+def workplace(make_workplace, tmp_path):
+    """40 rows of 3 to 200 characters, one of them broken."""
     lines = [json.dumps({"id": f"row-{i}", "text": "core " * (1 + i % 40)}) for i in range(NUM_ROWS)]
     lines[7] = '{"id": "row-7", "text": '
-    (volumes / "data" / "rows.jsonl").write_text("\n".join(lines) + "\n")
-    spec = {
-        "model": {"uri": tiny_model_folder().as_uri()},
-        "dataset": {"uri": "pvc://data/rows.jsonl", "columns": {"text": "text", "id": "id"}},
-        "extraction": {"layers": [3, 0, 2], "finalNorm": True, "storeDtype": "Float32"},
-        "output": {"claimName": "out", "subPath": "states"},
-        "engine": {"maxNumBatchedTokens": 96},
-        "failurePolicy": {"maxQuarantinedPercent": 10},
-        "ring": {"size": "1Mi"},
-    }
-    metadata = {"name": "tiny"}
-    return Workplace(
-        tmp_path,
-        {"apiVersion": "drillcore.dev/v1alpha1", "kind": "ExtractionJob", "metadata": metadata, "spec": spec},
-    )
+    return make_workplace(tmp_path, lines)

@@ -32,7 +32,7 @@ def test_each_shard_packs_its_own_texts_and_the_estimate_holds(workplace, tiny_m
     workplace.set("shards", {"count": 2})
 
     summary = workplace.run_json()
-    estimate = json.loads(workplace.drillcore("estimate", "job.yaml", "--json").stdout)
+    estimate = workplace.estimate()
 
     output = drillcore.open(workplace.output)
     for shard, rows in enumerate((range(20), range(20, 40))):
@@ -40,7 +40,8 @@ def test_each_shard_packs_its_own_texts_and_the_estimate_holds(workplace, tiny_m
     counts = summary["counts"]
     assert counts["rowsIn"] == len(output) + 1
     assert [entry.line for entry in output.quarantined()] == [8]
-    assert (estimate["tokens"], estimate["rows_out"]) == (counts["tokens"], counts["rowsOut"])
+    assert (estimate.tokens, estimate.rows_out) == (counts["tokens"], counts["rowsOut"])
+    assert estimate.bytes == pytest.approx(counts["bytes"], rel=0.01)
     assert drillcore.verify(workplace.output).ok
 
 

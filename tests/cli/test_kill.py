@@ -63,6 +63,23 @@ def test_sigterm_at_any_time_stops_the_run_and_the_next_one_goes_on(slow_workpla
     check_every_row_once(slow_workplace.output)
 
 
+def test_a_killed_run_that_samples_ends_with_the_tokens_of_an_undisturbed_one(slow_workplace):
+    slow_workplace.set("generation", {"maxTokens": 6, "temperature": 1.0, "seed": 3})
+    undisturbed = slow_workplace.folder / "undisturbed"
+    assert slow_workplace.run_json("--output", str(undisturbed))["code"] == 0
+
+    process = slow_workplace.start("run", "job.yaml")
+    kill_when(process, SERVER, lambda: journaled_parts(slow_workplace.output) >= 3)
+    process.communicate(timeout=200)
+    assert slow_workplace.run_json()["code"] == 0
+
+    check_every_row_once(slow_workplace.output)
+    expected = {sample.row: sample for sample in drillcore.open(undisturbed)}
+    for sample in drillcore.open(slow_workplace.output):
+        assert sample.token_ids.tolist() == expected[sample.row].token_ids.tolist()
+        assert sample.last_token == expected[sample.row].last_token
+
+
 def journaled_parts(output: Path) -> int:
     """Lines of all journals of shard 0."""
     folder = Layout(output).shard(0).directory
