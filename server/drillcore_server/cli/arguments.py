@@ -88,11 +88,13 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _add_outputs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     for name, text in (
         ("verify", "read an output whole and compare it with its checksums and counts"),
-        ("inspect", "show what an output holds"),
+        ("inspect", "show what an output holds, with the lengths of its rows and the norms of its layers"),
         ("clean", "list the files that no commit names: what crashed or overtaken attempts left"),
     ):
         parser = _add(commands, name, text)
         parser.add_argument("output", type=Path, help="the output folder")
+        if name == "inspect":
+            parser.add_argument("--html", type=Path, metavar="FILE", help="write the picture as a web page too")
         if name == "clean":
             parser.add_argument("--delete", action="store_true", help="delete these files, not only list them")
 

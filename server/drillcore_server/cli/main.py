@@ -26,7 +26,7 @@ _COMMANDS = {
     "estimate": "drillcore_server.cli.estimate",
     "check": "drillcore_server.cli.check",
     "verify": "drillcore_server.cli.outputs:verify",
-    "inspect": "drillcore_server.cli.outputs:inspect",
+    "inspect": "drillcore_server.cli.inspect",
     "clean": "drillcore_server.cli.outputs:clean",
 }
 """Module and function (default `command`) of each command; imported only when it is used."""
