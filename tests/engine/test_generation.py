@@ -118,3 +118,38 @@ def test_requests_with_and_without_generation_share_a_batch(
     for request in requests:
         assert_equal_states(samples[request.request_id], request)
         assert (samples[request.request_id].end.last_token is None) == (request.max_tokens == 0)
+
+
+@pytest.mark.parametrize("budget", [7, 64])
+def test_layers_above_the_last_captured_one_have_the_keys_and_values_of_every_token_that_generation_reads(
+    make_engine, plan_of, tiny_decoder, random_requests, generate, budget
+):
+    plan = plan_of(tiny_decoder, [1], final_norm=False)
+    (extracted,) = random_requests([40])
+    asked = Request(1, extracted.prompt_token_ids, max_tokens=6)
+    under_test = make_engine(plan=plan, max_tokens=6, max_num_batched_tokens=budget, block_size=8)
+
+    under_test.engine.run([extracted])
+    under_test.engine.run([asked])
+
+    end = under_test.samples()[1].end
+    assert [*end.token_ids[40:].tolist(), end.last_token] == generate(asked.prompt_token_ids, 6)
+
+
+def test_whoever_takes_the_tokens_can_end_the_generation(make_engine, random_requests, generate, assert_equal_states):
+    (request,) = random_requests([9])
+    taken: list[int] = []
+
+    def take(token_id: int) -> bool:
+        taken.append(token_id)
+        return len(taken) == 3
+
+    under_test = make_engine(max_tokens=8)
+    asked = Request(0, request.prompt_token_ids, max_tokens=8, on_token=take)
+
+    under_test.engine.run([asked])
+
+    end = under_test.samples()[0].end
+    assert taken == generate(request.prompt_token_ids, 8)[:3]
+    assert [*end.token_ids[9:].tolist(), end.last_token] == taken
+    assert_equal_states(under_test.samples()[0], asked)

@@ -75,6 +75,16 @@ def test_tokens_depend_on_seed_and_row(make_engine):
     assert len({tuple(tokens) for tokens in runs.values()}) == len(runs)
 
 
+def test_with_a_stream_of_its_own_a_request_draws_the_same_whatever_its_id_is(make_engine):
+    prompt = np.arange(12)
+    sampling = Sampling(temperature=1.0, seed=5, stream=0)
+    requests = [Request(row, prompt, max_tokens=MAX_TOKENS, sampling=sampling) for row in (3, 17)]
+
+    drawn = generated(make_engine, requests)
+
+    assert drawn[3] == drawn[17]
+
+
 def test_states_of_sampled_tokens_are_those_of_a_second_prefill(make_engine, sampling, assert_equal_states):
     requests = requests_with(sampling)
     under_test = make_engine(max_tokens=MAX_TOKENS, max_num_batched_tokens=20, block_size=8, num_blocks=60)

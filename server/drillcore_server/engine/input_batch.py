@@ -41,6 +41,9 @@ class StepInputs:
     """int64 [P] in host memory: slots of the states that the step makes available, prefix hits included."""
     device_state_slots: torch.Tensor
     """`state_slots` on the device."""
+    generates: bool
+    """Whether some request generates: every layer needs the keys and values of its prompt, also of a chunk of it that
+    samples nothing yet."""
 
 
 class InputBatch:
@@ -95,6 +98,7 @@ class InputBatch:
             sample_rows=device_sample_rows,
             state_slots=state_slots,
             device_state_slots=device_state_slots,
+            generates=any(r.request.generates for r in requests),
         )
 
     def _update_tables(self, output: SchedulerOutput) -> None:

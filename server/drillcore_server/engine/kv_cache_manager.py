@@ -65,7 +65,7 @@ class KVCacheManager:
         awaited = sequence.awaited_prefix
         if awaited is not None and awaited.pending:
             return Admission.AWAITS_PREFIX
-        nodes = self._prefixes.find(sequence.request.prompt_token_ids) if self.config.prefix_caching else []
+        nodes = self._find_prefix(sequence) if self.config.prefix_caching else []
         if nodes and nodes[-1].pending:
             self.counters.waits += sequence.awaited_prefix is None
             sequence.awaited_prefix = nodes[-1]
@@ -86,8 +86,14 @@ class KVCacheManager:
         self.counters.queries += sequence.num_tokens
         self.counters.hits += sequence.num_computed_tokens
         if self.config.prefix_caching:
-            sequence.prefix_nodes = nodes + self._prefixes.extend(nodes, sequence.request.prompt_token_ids)
+            request = sequence.request
+            added = self._prefixes.extend(nodes, request.prompt_token_ids, generates=request.generates)
+            sequence.prefix_nodes = nodes + added
         return Admission.ADMITTED
+
+    def _find_prefix(self, sequence: Sequence) -> list[PrefixNode]:
+        request = sequence.request
+        return self._prefixes.find(request.prompt_token_ids, generates=request.generates)
 
     def grow(self, sequence: Sequence, num_new_tokens: int) -> bool:
         """Takes the blocks that the next `num_new_tokens` tokens need; gives whether there were any."""

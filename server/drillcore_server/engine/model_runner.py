@@ -81,7 +81,7 @@ class ModelRunner:
         return StepInFlight(output, step.saved, host, landing(self._device))
 
     def _forward(self, inputs: StepInputs) -> torch.Tensor | None:
-        """n_L [R, D] if some row is sampled."""
+        """n_L [R, D] if some request generates."""
         self.drafter.begin(inputs)
         return self._decoder.forward(
             inputs.token_ids,
@@ -89,13 +89,13 @@ class ModelRunner:
             inputs.attention,
             self.kv_cache,
             self.drafter,
-            want_hidden=len(inputs.sample_rows) > 0,
+            want_hidden=inputs.generates,
             rows=inputs.wanted_rows,
         )
 
     def _sample(self, output: SchedulerOutput, inputs: StepInputs, normed: torch.Tensor | None) -> torch.Tensor:
         """int64 ids of the requests that sample, in batch order."""
-        if normed is None:
+        if normed is None or not len(inputs.sample_rows):
             return inputs.sample_rows
         sampling = [scheduled for scheduled in output.requests if scheduled.samples]
         return self._sampler.sample(self._decoder.logits(normed[inputs.sample_rows]), sampling)

@@ -3,6 +3,9 @@
 An entry's key is the entry of the block before it and the block's own token ids. A dictionary compares keys
 after hashing them, so equal hashes of different prefixes never match, by induction along the chain.
 
+There are two chains: blocks of requests that only extract lack the keys and values of the model's upper layers, which
+generation would read.
+
 An entry is *pending* between the admission of the request that will compute its block and the step that
 does: others with the same prefix wait for it instead of computing it again.
 """
@@ -45,15 +48,15 @@ class PrefixCache:
 
     def __init__(self, block_size: int) -> None:
         self._block_size = block_size
-        self._root = PrefixNode(None, b"")
+        self._roots = {generates: PrefixNode(None, b"") for generates in (False, True)}
 
-    def find(self, token_ids: NDArray[np.int64]) -> list[PrefixNode]:
+    def find(self, token_ids: NDArray[np.int64], *, generates: bool = False) -> list[PrefixNode]:
         """Known nodes from the first block on; the last of them may be pending.
 
         The block that ends the sequence is never matched whole, so at least one token is left to compute.
         """
         nodes: list[PrefixNode] = []
-        node = self._root
+        node = self._roots[generates]
         for index in range((len(token_ids) - 1) // self._block_size):
             child = node.children.get(self._key(token_ids, index))
             if child is None:
@@ -64,13 +67,15 @@ class PrefixCache:
             node = child
         return nodes
 
-    def extend(self, nodes: Sequence[PrefixNode], token_ids: NDArray[np.int64]) -> list[PrefixNode]:
+    def extend(
+        self, nodes: Sequence[PrefixNode], token_ids: NDArray[np.int64], *, generates: bool = False
+    ) -> list[PrefixNode]:
         """Adds pending nodes after `nodes` for each further whole block of `token_ids` that has none.
 
         Gives the new nodes: fewer than there are blocks if somebody else's node stands in the way, which is then
         the one that others find.
         """
-        node = nodes[-1] if nodes else self._root
+        node = nodes[-1] if nodes else self._roots[generates]
         added: list[PrefixNode] = []
         for index in range(len(nodes), len(token_ids) // self._block_size):
             key = self._key(token_ids, index)

@@ -12,6 +12,7 @@ token moves num_tokens by one (the scheduler of vLLM v1).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -42,7 +43,10 @@ class Sampling:
     """Drawn among the most likely tokens that together have this probability."""
 
     seed: int = 0
-    """Of the job; a request draws with hash(seed, request_id)."""
+    """Of the job; a request draws with hash(seed, stream)."""
+
+    stream: int | None = None
+    """None: the request's id, which is the row of a job."""
 
     def __post_init__(self) -> None:
         """Checks every value."""
@@ -88,6 +92,9 @@ class Request:
     stop_token_ids: frozenset[int] = frozenset()
     """A sampled id of these ends the generation."""
 
+    on_token: Callable[[int], bool] | None = None
+    """Takes each sampled id, in the engine's thread; true ends the generation."""
+
     file: str = ""
     """Dataset file of the row, for the quarantine list."""
 
@@ -112,6 +119,11 @@ class Request:
     def num_prompt_tokens(self) -> int:
         """S."""
         return len(self.prompt_token_ids)
+
+    @property
+    def generates(self) -> bool:
+        """Whether tokens are sampled, so that every layer of the model needs the keys and values of its tokens."""
+        return self.max_tokens > 0
 
     @property
     def num_slots(self) -> int:
@@ -193,7 +205,9 @@ class Sequence:
         """Adds a sampled token; gives whether the sequence is complete."""
         self.token_ids[self.num_tokens] = token_id
         self.num_tokens += 1
-        stopped = token_id in self.request.stop_token_ids
+        on_token = self.request.on_token
+        stopped = on_token is not None and on_token(token_id)
+        stopped = stopped or token_id in self.request.stop_token_ids
         return stopped or self.num_sampled_tokens == self.request.max_tokens
 
 

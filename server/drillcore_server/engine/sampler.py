@@ -46,7 +46,8 @@ class SamplingInputs:
         temperature = np.array([s.temperature for s in sampling], np.float32)
         top_p = np.array([s.top_p for s in sampling], np.float32)
         seeds = np.array([s.seed for s in sampling], np.uint64)
-        rows = np.array([s.request.request_id for s in scheduled], np.uint64)
+        streams = ((s.request.sampling.stream, s.request.request_id) for s in scheduled)
+        rows = np.array([row if stream is None else stream for stream, row in streams], np.uint64)
         keys = token_keys(row_keys(seeds, rows), np.array([s.end_token for s in scheduled]))
         return cls(
             greedy=_to_device(temperature == 0, device),
