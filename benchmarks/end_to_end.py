@@ -22,11 +22,11 @@ from drillcore.manifest import Manifest, ModelIdentity
 from drillcore_server.connector.registered_memory import register_for
 from drillcore_server.connector.ring_sink import RingSink
 from drillcore_server.engine import CapturePlan, Engine, EngineConfig, Request
+from drillcore_server.engine.device import stored_name
+from drillcore_server.engine.sizing import with_blocks
 from drillcore_server.models.decoder import Decoder
 from drillcore_server.ring.job_file import JobFile
 from drillcore_server.ring.producer import RingProducer
-from drillcore_server.shard.device import stored_name
-from drillcore_server.shard.sizing import with_blocks
 from drillcore_spec.enums import LayerConvention
 
 PART_BYTES = 1 << 30

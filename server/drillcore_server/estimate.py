@@ -10,7 +10,7 @@ from drillcore.part_schema import PartSchema
 from drillcore.records import QuarantineEntry
 from drillcore_server.data.feed import prepared_batches
 from drillcore_server.data.rows import PreparedRow
-from drillcore_server.shard.device import choose_device, compute_dtype, store_dtype
+from drillcore_server.engine.device import choose_device, compute_dtype, store_dtype
 from drillcore_server.shard.preparation import Preparation, manifest_of, prepare
 from drillcore_server.shard.source import request_of
 from drillcore_server.volumes import Volumes

@@ -72,8 +72,8 @@ def test_an_unknown_model_type_is_refused_with_the_list_of_what_works(job_spec, 
 
 
 def test_a_pod_that_asks_for_a_gpu_never_runs_on_the_cpu(job_spec, monkeypatch):
+    from drillcore_server.engine.device import choose_device
     from drillcore_server.errors import ShardError
-    from drillcore_server.shard.device import choose_device
 
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(ShardError, match=r"server\.resources\.gpus") as refused:

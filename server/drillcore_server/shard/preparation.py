@@ -19,11 +19,11 @@ from drillcore_server.data.packing import CONTEXT_ROWS_PER_SHARD
 from drillcore_server.data.preparer import RowPreparer
 from drillcore_server.data.template_file import load_chat_template
 from drillcore_server.engine.capture_plan import CapturePlan
+from drillcore_server.engine.device import stored_name
 from drillcore_server.errors import ShardError
 from drillcore_server.models.fingerprint import config_sha256, tokenizer_sha256, weights_fingerprint
 from drillcore_server.models.sources import ModelFolder, resolve_model
 from drillcore_server.models.spec import ModelSpec
-from drillcore_server.shard.device import stored_name
 from drillcore_server.volumes import Volumes
 from drillcore_spec import ExtractionJobSpec
 from drillcore_spec.reasons import Reason

@@ -17,13 +17,13 @@ from drillcore import Layout
 from drillcore.publish import current_commit
 from drillcore_server.connector.registered_memory import RegisteredMemory, register_for
 from drillcore_server.connector.ring_sink import RingSink
+from drillcore_server.engine.device import choose_device, compute_dtype, store_dtype, stored_name
 from drillcore_server.engine.engine import Engine
 from drillcore_server.errors import ShardError
 from drillcore_server.models.loader import load_decoder
 from drillcore_server.ring.errors import SidecarGoneError
 from drillcore_server.ring.job_file import JobFile
 from drillcore_server.ring.producer import RingProducer
-from drillcore_server.shard.device import choose_device, compute_dtype, store_dtype, stored_name
 from drillcore_server.shard.preparation import Preparation, manifest_of, prepare
 from drillcore_server.shard.settings import ShardSettings
 from drillcore_server.shard.sizing import engine_config

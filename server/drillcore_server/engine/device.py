@@ -1,4 +1,4 @@
-"""The device of a shard and its number formats."""
+"""The device of an engine and its number formats."""
 
 from __future__ import annotations
 
