@@ -111,21 +111,33 @@ def publish_once(path: Path, data: bytes, attempt: str) -> bool:
     """
     if path.exists():
         return False
-    source = _write_temporary(path, data, attempt)
+    ours = link_once(_write_temporary(path, data, attempt), path)
+    sync_folder(path.parent)
+    return ours
+
+
+def link_once(source: Path, target: Path) -> bool:
+    """Give a synced file its final name unless a file of that name exists; `source` is gone afterwards.
+
+    The name is durable after `sync_folder` of the target's folder. Without hard links as in `publish_once`.
+
+    Returns:
+        Whether ours has the name.
+    """
     try:
-        os.link(source, path)
+        os.link(source, target)
     except FileExistsError:
         pass
     except OSError as error:
         if error.errno not in _NO_LINKS:
-            raise write_error(path, error) from error
-        rename(source, path)
+            raise write_error(target, error) from error
+        with writing(target):
+            os.rename(source, target)
         return True
-    with writing(path):
+    with writing(target):
         # A network file system may repeat a link whose answer was lost, and then reports our own link.
-        ours = os.path.samefile(source, path)
+        ours = os.path.samefile(source, target)
     _remove(source)
-    sync_folder(path.parent)
     return ours
 
 
