@@ -16,7 +16,7 @@ The connector has the two sides of vLLM's KV connector API (`KVConnectorBase_V1`
 Block ids never reach the connector. A step hands it the slots of the states that became available, request
 by request, so a step without new blocks, a prefix hit and a resumed request are the same case.
 
-A `SampleSink` is where shipped states go: the shared-memory ring, or a list in this process.
+A `SampleSink` is where shipped states go: the shared-memory ring, a list in this process, or a file a request.
 """
 
 from __future__ import annotations

@@ -142,7 +142,11 @@ class InProcessSink:
                 case QuarantineEntry():
                     self._on_quarantine(record)
                 case _Aborted():
-                    self._sealed.clear()
+                    self._drop(self._sealed)
+                    self._sealed = []
+
+    def _drop(self, parts: list[torch.Tensor]) -> None:
+        """The states of an aborted sample; for a sink that counts what it holds."""
 
     def _take_states(self) -> torch.Tensor:
         parts, self._sealed = self._sealed, []
