@@ -111,18 +111,21 @@ def publish_once(path: Path, data: bytes, attempt: str) -> bool:
     """
     if path.exists():
         return False
-    ours = link_once(_write_temporary(path, data, attempt), path)
+    source = _write_temporary(path, data, attempt)
+    ours = link_once(source, path)
+    _remove(source)
     sync_folder(path.parent)
     return ours
 
 
 def link_once(source: Path, target: Path) -> bool:
-    """Give a synced file its final name unless a file of that name exists; `source` is gone afterwards.
+    """Give a synced file a second name unless a file of that name exists.
 
-    The name is durable after `sync_folder` of the target's folder. Without hard links as in `publish_once`.
+    The name is durable after `sync_folder`; `source` is the caller's to remove. Without hard links the file is
+    renamed: one that appears at the same moment is replaced.
 
     Returns:
-        Whether ours has the name.
+        Whether `target` is our file.
     """
     try:
         os.link(source, target)
@@ -131,14 +134,18 @@ def link_once(source: Path, target: Path) -> bool:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise write_error(target, error) from error
-        with writing(target):
-            os.rename(source, target)
-        return True
+        return _rename_once(source, target)
     with writing(target):
         # A network file system may repeat a link whose answer was lost, and then reports our own link.
-        ours = os.path.samefile(source, target)
-    _remove(source)
-    return ours
+        return os.path.samefile(source, target)
+
+
+def _rename_once(source: Path, target: Path) -> bool:
+    with writing(target):
+        if target.exists():
+            return False
+        os.rename(source, target)
+    return True
 
 
 def _write_temporary(path: Path, data: bytes, attempt: str) -> Path:
