@@ -138,3 +138,10 @@ def test_whatever_a_template_raises_is_a_fault_of_the_row(source: str) -> None:
 def test_broken_jinja_is_refused_with_its_line() -> None:
     with pytest.raises(ShardError, match="not valid Jinja: line 2"):
         ChatTemplate("{{ a }}\n{% for %}", VARIABLES)
+
+
+def test_a_final_message_can_be_left_open(template_text: TemplateText) -> None:
+    template = ChatTemplate(template_text("llama3"), VARIABLES)
+    closed, opened = (template.render(_turns("a", "b"), continue_final_message=is_open) for is_open in (False, True))
+    assert opened.endswith("b")
+    assert closed == opened + "<|eot_id|>"

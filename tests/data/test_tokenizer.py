@@ -87,3 +87,37 @@ def test_a_tokenizer_that_cannot_be_loaded_is_named(tmp_path: Path, broken: str)
         Tokenizer(tmp_path)
     assert caught.value.reason is Reason.MODEL_BROKEN
     assert str(tmp_path) in caught.value.message
+
+
+def test_ids_that_come_one_at_a_time_make_whole_characters(tokenizer: Tokenizer) -> None:
+    (ids,) = tokenizer.encode_plain(["the sea 🎉 é"])
+    stream = tokenizer.text_stream()
+    parts = [stream.add(token_id) for token_id in ids.tolist()]
+    assert "".join(parts) == "the sea 🎉 é"
+    assert "" in parts
+
+
+@pytest.mark.parametrize(("skip_special_tokens", "text"), [(True, "a"), (False, "<s>a")])
+def test_special_tokens_give_text_on_request(tokenizer: Tokenizer, skip_special_tokens: bool, text: str) -> None:
+    stream = tokenizer.text_stream(skip_special_tokens=skip_special_tokens)
+    (ids,) = tokenizer.encode_plain(["<s>a"])
+    assert "".join(map(stream.add, ids.tolist())) == text
+
+
+def test_an_id_that_has_no_token_gives_no_text(tokenizer: Tokenizer) -> None:
+    stream = tokenizer.text_stream()
+    (ids,) = tokenizer.encode_plain(["a"])
+    assert [stream.add(tokenizer.vocab_size - 1), stream.add(int(ids[0]))] == ["", "a"]
+
+
+def test_a_stream_goes_on_after_a_decoder_that_changed_its_mind(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Confused:
+        def step(self, *_: object) -> str:
+            raise Exception("Invalid prefix encountered while decoding stream.")
+
+    stream = tokenizer.text_stream()
+    (ids,) = tokenizer.encode_plain(["a"])
+    monkeypatch.setattr(stream, "_stream", Confused())
+    assert stream.add(int(ids[0])) == "a"

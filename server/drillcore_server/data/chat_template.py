@@ -56,14 +56,25 @@ class ChatTemplate:
             # It compiles; whether it takes a conversation is for each row to find out.
             return
 
-    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = False) -> str:
+    def render(
+        self, messages: Sequence[Message], *, add_generation_prompt: bool = False, continue_final_message: bool = False
+    ) -> str:
         """The text of a conversation.
+
+        Args:
+            messages: the turns.
+            add_generation_prompt: end with what opens the assistant's next turn.
+            continue_final_message: end with the last turn's own text, without what closes the turn.
 
         Raises:
             RowFault: BAD_COLUMN when the template refuses it.
         """
         try:
-            return self._render(messages, add_generation_prompt=add_generation_prompt)[0]
+            return self._render(
+                messages,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+            )[0]
         except _TEMPLATE_FAILURES as error:
             raise _refused(error) from None
 
@@ -90,7 +101,12 @@ class ChatTemplate:
         return text, [(start, end) for start, end in spans if end > start]
 
     def _render(
-        self, messages: Sequence[Message], *, add_generation_prompt: bool = False, mark_spans: bool = False
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool = False,
+        continue_final_message: bool = False,
+        mark_spans: bool = False,
     ) -> tuple[str, list[Span]]:
         from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -98,6 +114,7 @@ class ChatTemplate:
             conversations=[messages],
             chat_template=self._source,
             add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
             return_assistant_tokens_mask=mark_spans,
             **self._variables,
         )

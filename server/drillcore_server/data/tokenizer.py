@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
 from drillcore_server.data.chat_template import Span
+from drillcore_server.data.text_stream import TextStream
 from drillcore_server.data.tokenizer_class import load_tokenizer
 from drillcore_server.errors import ShardError
 from drillcore_spec.reasons import Reason
@@ -69,6 +69,15 @@ class Tokenizer:
     def encode_plain(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
         """Token ids of plain texts and no others."""
         return [_ids(e) for e in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def text_stream(self, context: Sequence[int] = (), *, skip_special_tokens: bool = True) -> TextStream:
+        """Makes text of ids that come one at a time.
+
+        Args:
+            context: ids that come before; some tokenizers write a token otherwise when it is the first.
+            skip_special_tokens: give no text for special tokens.
+        """
+        return TextStream(self._backend, context, skip_special_tokens=skip_special_tokens)
 
     def separator_id(self) -> int:
         """The token that stands before each of several joined texts: BOS, or EOS where there is no BOS.
