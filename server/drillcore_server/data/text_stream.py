@@ -22,7 +22,6 @@ class TextStream:
         try:
             return self._stream.step(self._backend, token_id) or ""
         except Exception:  # noqa: BLE001 - tokenizers raises bare exceptions
-            # Some decoders change what they wrote before (https://github.com/huggingface/tokenizers/issues/1737);
-            # vLLM starts anew there, too. What was given is gone out: only the rest can still be right.
+            # A decoder that takes back what it wrote before: that text is gone out already, only the rest can be right.
             self._stream = DecodeStream(ids=[], skip_special_tokens=self._skip_special_tokens)
             return self._stream.step(self._backend, token_id) or ""

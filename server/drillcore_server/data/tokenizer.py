@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from drillcore_server.data.chat_template import Span
 from drillcore_server.data.text_stream import TextStream
 from drillcore_server.data.tokenizer_class import load_tokenizer

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from drillcore_server.errors import ShardError
 from drillcore_server.models.families import FAMILIES
+from drillcore_server.models.plain_config import plain_config
 from drillcore_server.models.rope import RopeSpec
 from drillcore_spec.reasons import Reason
 
@@ -135,13 +134,21 @@ def _refuse_unbuilt(config: Mapping[str, Any]) -> None:
             raise ShardError(Reason.MODEL_UNSUPPORTED, f"config.json: `{name}` must be {built!r}; got {config[name]!r}")
 
 
-def _with_defaults(model_type: str, config: Mapping[str, Any]) -> Any:
-    """The transformers config object, its sizes checked."""
+def _completed(model_type: str, config: Mapping[str, Any]) -> Any:
+    """The transformers config object, which has a default for everything; its class takes seconds to import."""
+    from huggingface_hub.errors import StrictDataclassError
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
     fields = {name: deepcopy(value) for name, value in config.items() if name != "model_type"}
     try:
-        full = CONFIG_MAPPING[model_type](**fields)
+        return CONFIG_MAPPING[model_type](**fields)
     except (StrictDataclassError, TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
         raise ShardError(Reason.MODEL_BROKEN, f"config.json: {' '.join(str(error).split())}") from error
+
+
+def _with_defaults(model_type: str, config: Mapping[str, Any]) -> Any:
+    """The config with every field that the decoder reads, its sizes checked."""
+    full = plain_config(model_type, config) or _completed(model_type, config)
     for name in _SIZE_FIELDS:
         if getattr(full, name) < 1:
             raise ShardError(

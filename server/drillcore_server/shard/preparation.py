@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 
 import torch
 
@@ -24,6 +22,7 @@ from drillcore_server.errors import ShardError
 from drillcore_server.models.fingerprint import config_sha256, tokenizer_sha256, weights_fingerprint
 from drillcore_server.models.sources import ModelFolder, resolve_model
 from drillcore_server.models.spec import ModelSpec
+from drillcore_server.models.stop_tokens import stop_token_ids
 from drillcore_server.volumes import Volumes
 from drillcore_spec import ExtractionJobSpec
 from drillcore_spec.reasons import Reason
@@ -103,7 +102,7 @@ def prepare(spec: ExtractionJobSpec, volumes: Volumes) -> Preparation:
         make_preparer=make_preparer,
         preparer=make_preparer(),
         chat_template=chat_template,
-        stop_token_ids=_stop_token_ids(folder.path),
+        stop_token_ids=stop_token_ids(folder.path),
     )
 
 
@@ -139,16 +138,6 @@ def manifest_of(preparation: Preparation, dtype: torch.dtype, stored: torch.dtyp
         shard_count=spec.shards.count,
         special_token_ids=p.preparer.tokenizer.special_token_ids,
     )
-
-
-def _stop_token_ids(folder: Path) -> frozenset[int]:
-    """`eos_token_id` of generation_config.json, else of config.json: one id or several."""
-    for name in ("generation_config.json", "config.json"):
-        path = folder / name
-        eos = json.loads(path.read_bytes()).get("eos_token_id") if path.is_file() else None
-        if eos is not None:
-            return frozenset(eos if isinstance(eos, list) else [eos])
-    return frozenset()
 
 
 def _max_model_len(spec: ExtractionJobSpec, model: ModelSpec) -> int:
