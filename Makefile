@@ -29,8 +29,8 @@ test-browser: $(VENV)/.installed ## the status page in the system's Chromium (De
 	$(PYTEST) -m "browser and not long"
 cluster-tools: $(VENV)/.installed ## build the test cluster's programs from Go modules, once
 	PYTHONPATH=tests/cluster $(BIN)/python -m drillcore_testcluster.binaries
-test-apiserver: cluster-tools ## a real kube-apiserver, controller-manager and scheduler
-	$(PYTEST) -m "apiserver and not long"
+test-apiserver: cluster-tools ## a real kube-apiserver, controller-manager and scheduler, one of each for each of four workers
+	PYTHONPATH=tests/cluster $(PYTEST) -n 4 --dist loadgroup -p drillcore_testcluster.suite_rights -m "apiserver and not long" tests/cluster tests/chart
 test-long: demo-model ## minutes to hours
 	$(PYTEST) -m "long and not gpu and not cluster" --timeout 7200
 test-gpu: ## on a machine with a CUDA device

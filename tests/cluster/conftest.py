@@ -9,9 +9,11 @@ from uuid import uuid4
 
 import pytest
 
+from drillcore_testcluster import binaries
 from drillcore_testcluster.cluster import TestCluster, running_cluster
 from drillcore_testcluster.control_plane import ControlPlane
 from drillcore_testcluster.errors import MissingPiece
+from drillcore_testcluster.helm import Helm
 from drillcore_testcluster.kube_api import KubeApi
 from drillcore_testcluster.kubectl import Kubectl
 
@@ -40,6 +42,15 @@ def api(cluster: TestCluster) -> KubeApi:
 @pytest.fixture(scope="session")
 def kubectl(cluster: TestCluster) -> Kubectl:
     return cluster.kubectl
+
+
+@pytest.fixture(scope="session")
+def helm3(cluster: TestCluster, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    try:
+        binary = binaries.find(binaries.HELM)
+    except MissingPiece as missing:
+        _skip_or_fail(str(missing))
+    return Helm(binary, tmp_path_factory.mktemp("helm3"), cluster.kubectl.kubeconfig)
 
 
 @pytest.fixture

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -50,6 +52,14 @@ def test_job_controller_creates_pods_and_the_scheduler_says_why_they_wait(api: K
     pytest.fail("the pod never got a PodScheduled condition")
 
 
+@pytest.fixture
+def own_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A place for run folders of this test alone: other sessions sweep the common one."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+@pytest.mark.usefixtures("own_runs")
 def test_sweep_ends_what_a_killed_session_left() -> None:
     script = (
         "import sys, time; from pathlib import Path\n"
@@ -72,6 +82,7 @@ def test_sweep_ends_what_a_killed_session_left() -> None:
     assert not os.path.exists(folder)
 
 
+@pytest.mark.usefixtures("own_runs")
 def test_sweep_leaves_a_living_session_alone() -> None:
     folder = new_run_folder()
     process = Process("sleeper", "sleep", ["600"], folder)

@@ -9,13 +9,14 @@ import pytest
 from drillcore_spec.resource_definition import CRD_NAME, custom_resource_definition
 from drillcore_testcluster.control_plane import ControlPlane
 from drillcore_testcluster.field import Field
+from drillcore_testcluster.helm import Helm
 from drillcore_testcluster.kube_api import KubeApi
+from drillcore_testcluster.operator_account import CLUSTER_WIDE, SuiteAccounts
 from drillcore_testcluster.operator_process import operator_process
 from drillcore_testcluster.played_kubelet import PlayedKubelet
 from drillcore_testcluster.played_node import PlayedNode
 from drillcore_testcluster.processes import Process
-
-OPERATOR_USER = "drillcore-test-operator"
+from drillcore_testcluster.suite_rights import PLUGIN, SuiteRights
 
 
 @pytest.fixture(scope="session")
@@ -39,11 +40,20 @@ def kubelet(api: KubeApi) -> Iterator[PlayedKubelet]:
     node.stop()
 
 
+@pytest.fixture(scope="session")
+def accounts(own_control_plane: ControlPlane, helm3: Helm, request: pytest.FixtureRequest) -> Iterator[SuiteAccounts]:
+    """The chart's accounts; at the end, what they did goes to the comparison over the whole suite."""
+    accounts = SuiteAccounts(own_control_plane, helm3)
+    yield accounts
+    suite: SuiteRights | None = request.config.pluginmanager.get_plugin(PLUGIN)
+    if suite is not None:
+        accounts.tell(suite)
+
+
 @pytest.fixture(scope="module")
-def operator(own_control_plane: ControlPlane, crd: object) -> Iterator[Process]:
+def operator(own_control_plane: ControlPlane, crd: object, accounts: SuiteAccounts) -> Iterator[Process]:
     """Serves the whole cluster while a module runs that asks for it; others start their own."""
-    kubeconfig = own_control_plane.kubeconfig(OPERATOR_USER, ["system:masters"])
-    process = operator_process(own_control_plane.folder, kubeconfig, kueue_enabled="true")
+    process = operator_process(own_control_plane.folder, accounts.cluster_wide, kueue_enabled="true")
     process.start()
     yield process
     process.check()
@@ -51,8 +61,23 @@ def operator(own_control_plane: ControlPlane, crd: object) -> Iterator[Process]:
 
 
 @pytest.fixture
+def operator_user(operator: Process) -> str:
+    """The name of that operator in the audit log."""
+    return CLUSTER_WIDE.user
+
+
+@pytest.fixture
 def field(api: KubeApi, kubelet: PlayedKubelet, operator: Process, namespace: str) -> Field:
     return Field(api, kubelet, namespace)
+
+
+@pytest.fixture
+def schedulable(field: Field) -> Iterator[Field]:
+    """The field with the claims of the smallest job; whatever a test did to the node is undone."""
+    field.claims()
+    yield field
+    field.kubelet.is_frozen = False
+    field.api.patch("Node", field.kubelet.node, {"spec": {"unschedulable": None, "taints": None}})
 
 
 def _established(crd: dict[str, object]) -> bool:

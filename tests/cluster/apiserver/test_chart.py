@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from drillcore_spec.resource_definition import CRD_NAME
+from drillcore_spec.resource_definition import CRD_NAME, custom_resource_definition
 from drillcore_testcluster import binaries, helm4
-from drillcore_testcluster.audit import calls_of
+from drillcore_testcluster.audit import Right, calls_of, rights_used
 from drillcore_testcluster.cluster import TestCluster
 from drillcore_testcluster.control_plane import ControlPlane
 from drillcore_testcluster.field import Field
 from drillcore_testcluster.helm import CHART, Helm, manifests_in, settings
 from drillcore_testcluster.job_under_test import JobUnderTest
-from drillcore_testcluster.kube_api import KubeApi, Object
+from drillcore_testcluster.kube_api import KubeApi
+from drillcore_testcluster.operator_account import OperatorAccount, granted
 from drillcore_testcluster.operator_process import operator_process
 from drillcore_testcluster.played_kubelet import PlayedKubelet
 from drillcore_testcluster.waiting import until
@@ -50,6 +51,15 @@ def installed(helm: Helm, crd: object, api: KubeApi, namespace: str) -> Iterator
 
     yield install
     helm.run("uninstall", RELEASE, "--namespace", namespace, "--ignore-not-found")
+
+
+@pytest.fixture
+def without_crd(crd: object, api: KubeApi) -> Iterator[None]:
+    """Helm finds a cluster without our CRD; the suite's is there again afterwards."""
+    api.delete("CustomResourceDefinition", CRD_NAME)
+    until(lambda: api.find("CustomResourceDefinition", CRD_NAME) is None, "the CRD is gone")
+    yield
+    api.apply(custom_resource_definition(), manager="test", force=True)
 
 
 @pytest.mark.parametrize(
@@ -94,10 +104,13 @@ def test_uninstalling_leaves_nothing_behind(installed, helm, api, namespace):
     until(lambda: _left_overs(api, namespace) == [], "nothing is left")
 
 
-def test_an_upgrade_brings_the_new_crd_and_uninstalling_keeps_it_and_the_jobs(helm, crd, api, namespace, tmp_path):
+def test_an_upgrade_brings_the_new_crd_and_uninstalling_keeps_it_and_the_jobs(
+    helm, without_crd, api, kubectl, namespace, tmp_path
+):
     older = _older_chart(tmp_path)
     place = ("--namespace", namespace)
-    helm("install", RELEASE, str(older), *place, "--take-ownership")
+    helm("install", RELEASE, str(older), *place)
+    kubectl("wait", "--for=condition=Established", f"crd/{CRD_NAME}")
     assert "Reason" not in _columns(api)
     job = JobUnderTest(api, namespace, "kept").create()
     helm("upgrade", RELEASE, str(CHART), *place)
@@ -108,21 +121,23 @@ def test_an_upgrade_brings_the_new_crd_and_uninstalling_keeps_it_and_the_jobs(he
 
 @ONCE
 def test_the_operator_gets_along_with_its_cluster_role_and_needs_all_of_it(
-    installed, own_control_plane, api, kubelet, namespace
+    installed, own_control_plane, api, kubelet, accounts, namespace
 ):
     installed()
+    accounts.include(OperatorAccount(RELEASE, namespace), "cluster-wide")
     used = _used_in_a_life_of_jobs(own_control_plane, api, kubelet, namespace)
     role = api.get("ClusterRole", f"{namespace}:{RELEASE}")
-    assert used == _granted(role["rules"])
+    assert used == granted(role["rules"])
 
 
 @ONCE
 def test_the_operator_gets_along_with_a_role_in_its_namespace_and_needs_all_of_it(
-    installed, own_control_plane, api, kubelet, namespace
+    installed, own_control_plane, api, kubelet, accounts, namespace
 ):
+    accounts.include(OperatorAccount(RELEASE, namespace), "namespaced")
     installed(f'watchNamespaces=["{namespace}"]')
     used = _used_in_a_life_of_jobs(own_control_plane, api, kubelet, namespace, namespaces=namespace)
-    assert used == _granted(api.get("Role", RELEASE, namespace=namespace)["rules"])
+    assert used == granted(api.get("Role", RELEASE, namespace=namespace)["rules"])
 
 
 def _restrict(api: KubeApi, namespace: str) -> None:
@@ -131,21 +146,21 @@ def _restrict(api: KubeApi, namespace: str) -> None:
 
 def _used_in_a_life_of_jobs(
     control_plane: ControlPlane, api: KubeApi, kubelet: PlayedKubelet, namespace: str, **settings: str
-) -> set[tuple[str, str, str]]:
+) -> set[Right]:
     """What the operator, as the chart's service account, asks for while jobs wait, run, pause, end and expire."""
-    user = f"system:serviceaccount:{namespace}:{RELEASE}"
-    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
-    with _operator_as(control_plane, user, groups, **settings):
+    account = OperatorAccount(RELEASE, namespace)
+    kubeconfig = account.kubeconfig(control_plane, settings.get("namespaces", ""))
+    with _operator(control_plane.folder / f"operator-{namespace}", kubeconfig, **settings):
         _live(Field(api, kubelet, namespace))
-    calls = calls_of(control_plane.audit_log, user)
-    # In the namespaces of other tests, creations are forbidden while these end.
-    assert [call for call in calls if call.code == 403 and call.namespace in ("", namespace)] == []
-    return {(call.group, call.resource, call.verb) for call in calls if call.resource and not call.is_review}
+    calls = calls_of(control_plane.audit_log, account.user)
+    assert [call for call in calls if call.is_forbidden] == []
+    return rights_used(calls)
 
 
 def _live(field: Field) -> None:
     field.claims()
-    late = field.job("late", {"startDeadlineSeconds": 5})
+    late = field.job("late", {"startDeadlineSeconds": 15})
+    until(lambda: bool(late.children()), "there is a Job that the deadline deletes")
     done = field.running_job("done", {"ttlSecondsAfterFinished": 0})
     for suspend in (True, False, True):
         done.patch_spec(suspend=suspend)
@@ -159,9 +174,7 @@ def _live(field: Field) -> None:
 
 
 @contextmanager
-def _operator_as(control_plane: ControlPlane, user: str, groups: list[str], **settings: str) -> Iterator[None]:
-    kubeconfig = control_plane.kubeconfig(user, groups)
-    folder = control_plane.folder / f"operator-{user.replace(':', '-')}"
+def _operator(folder: Path, kubeconfig: Path, **settings: str) -> Iterator[None]:
     folder.mkdir()
     process = operator_process(folder, kubeconfig, **settings)
     process.start()
@@ -170,16 +183,6 @@ def _operator_as(control_plane: ControlPlane, user: str, groups: list[str], **se
         process.check()
     finally:
         process.stop()
-
-
-def _granted(rules: list[Object]) -> set[tuple[str, str, str]]:
-    return {
-        (group, resource, verb)
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
 
 
 def _left_overs(api: KubeApi, namespace: str) -> list[str]:

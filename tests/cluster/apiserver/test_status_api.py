@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import ssl
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -13,13 +16,13 @@ from drillcore_testcluster.control_plane import ControlPlane
 from drillcore_testcluster.field import Field
 from drillcore_testcluster.job_under_test import JobUnderTest
 from drillcore_testcluster.kube_api import KubeApi, Object
+from drillcore_testcluster.operator_account import SuiteAccounts
 from drillcore_testcluster.operator_process import operator_process
 from drillcore_testcluster.ports import LOOPBACK, free_ports
 from drillcore_testcluster.waiting import until
 
 pytestmark = pytest.mark.apiserver
 
-READY_TIMEOUT_S = 30.0
 REPORT: dict[str, Any] = {
     "shard": 0,
     "attempt": "5f2c9a10",
@@ -33,20 +36,44 @@ REPORT: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True)
+class Api:
+    """The status API as pods reach it: by name, over TLS."""
+
+    url: str
+    tls: ssl.SSLContext
+
+    def request(self, method: str, path: str, token: str | None = None, **options: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        client = httpx.Client(verify=self.tls, timeout=20, trust_env=False)
+        with client:
+            return client.request(method, self.url + path, headers=headers, **options)
+
+
 @pytest.fixture(scope="module")
-def status_api(own_control_plane: ControlPlane, crd: object) -> Iterator[str]:
-    """The API's URL of an operator that runs beside the other: neither harms the other."""
+def status_api(own_control_plane: ControlPlane, crd: object, accounts: SuiteAccounts) -> Iterator[Api]:
+    """The API of an operator that runs beside the other: neither harms the other."""
     (port,) = free_ports(1)
-    kubeconfig = own_control_plane.kubeconfig("drillcore-status-operator", ["system:masters"])
     folder = own_control_plane.folder / "status-operator"
     folder.mkdir()
-    process = operator_process(folder, kubeconfig, api_port=str(port))
+    authority = own_control_plane.authority
+    serving = authority.server("status-api", ["localhost"], [LOOPBACK])
+    process = operator_process(
+        folder,
+        accounts.cluster_wide,
+        api_port=str(port),
+        advertise_url=f"https://localhost:{port}",
+        api_certificate_file=str(serving.certificate),
+        api_key_file=str(serving.key),
+        api_ca_file=str(authority.root.certificate),
+    )
     process.start()
-    url = f"http://{LOOPBACK}:{port}"
-    _wait_until_ready(url)
-    yield url
+    served = Api(f"https://localhost:{port}", ssl.create_default_context(cafile=authority.root.certificate))
+    until(lambda: _is_ready(served), "the operator is ready")
+    yield served
     process.check()
     process.stop()
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -64,7 +91,7 @@ def token_for(api: KubeApi, namespace: str) -> Callable[..., str]:
         api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
         if reads:
             _let_read(api, metadata)
-        return _token(api, namespace, account, {"audiences": [audience]} if audience else {})
+        return api.create_token(namespace, account, audience=audience)
 
     return make
 
@@ -75,9 +102,8 @@ def pod_token(api: KubeApi, field: Field, job: JobUnderTest) -> Callable[..., st
 
     def make(pod: Object | None = None, job_name: str = "job") -> str:
         pod = pod or field.pod(job)
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
         audience = names.token_audience(field.namespace, job_name)
-        return _token(api, field.namespace, "default", {"audiences": [audience], "boundObjectRef": bound})
+        return api.create_token(field.namespace, "default", audience=audience, pod=pod)
 
     return make
 
@@ -139,24 +165,12 @@ def test_a_bearer_of_a_deleted_right_is_shut_out_within_a_minute(status_api, api
     until(lambda: _get(status_api, job, token).status_code == 403, "the right is gone")
 
 
-def _get(url: str, job: JobUnderTest, token: str | None, suffix: str = "") -> httpx.Response:
-    path = names.job_path(job.namespace, job.name) + suffix
-    return httpx.get(url + path, headers=_bearer(token), timeout=20, trust_env=False)
+def _get(status_api: Api, job: JobUnderTest, token: str | None, suffix: str = "") -> httpx.Response:
+    return status_api.request("GET", names.job_path(job.namespace, job.name) + suffix, token)
 
 
-def _post(url: str, job: JobUnderTest, token: str | None, **changes: Any) -> httpx.Response:
-    path = names.progress_path(job.namespace, job.name)
-    return httpx.post(url + path, json=REPORT | changes, headers=_bearer(token), timeout=20, trust_env=False)
-
-
-def _bearer(token: str | None) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"} if token else {}
-
-
-def _token(api: KubeApi, namespace: str, account: str, spec: dict[str, Any]) -> str:
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600} | spec}
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-    return str(api.request("POST", path, body=body)["status"]["token"])
+def _post(status_api: Api, job: JobUnderTest, token: str | None, **changes: Any) -> httpx.Response:
+    return status_api.request("POST", names.progress_path(job.namespace, job.name), token, json=REPORT | changes)
 
 
 def _let_read(api: KubeApi, metadata: dict[str, str]) -> None:
@@ -169,11 +183,8 @@ def _let_read(api: KubeApi, metadata: dict[str, str]) -> None:
     api.create(binding | {"roleRef": role, "subjects": subjects})
 
 
-def _wait_until_ready(url: str) -> None:
-    def is_ready() -> bool:
-        try:
-            return httpx.get(f"{url}/readyz", trust_env=False).is_success
-        except httpx.TransportError:
-            return False
-
-    until(is_ready, "the operator is ready")
+def _is_ready(status_api: Api) -> bool:
+    try:
+        return status_api.request("GET", "/readyz").is_success
+    except httpx.TransportError:
+        return False

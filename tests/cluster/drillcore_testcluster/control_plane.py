@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from drillcore_testcluster import binaries
+from drillcore_testcluster import audit, binaries
 from drillcore_testcluster.binaries import Binary
 from drillcore_testcluster.errors import TestClusterError
 from drillcore_testcluster.kube_api import KubeApi
@@ -26,15 +26,7 @@ SERVICE_CIDR = "10.96.0.0/16"
 SERVICE_IP = "10.96.0.1"
 SERVICE_ACCOUNT_ISSUER = "https://kubernetes.default.svc"
 ADMIN_GROUP = "system:masters"
-
-AUDIT_POLICY = """\
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- {level: Metadata}
-"""
-"""Who called what; bodies are left out because they hold tokens and are large."""
+TOKEN_LIFETIME_S = 6 * 3600
 
 
 @dataclass(frozen=True)
@@ -60,7 +52,7 @@ class ControlPlane:
         self._ports = _Ports(*free_ports(5))
         self.url = f"https://{LOOPBACK}:{self._ports.apiserver}"
         self.authority = Authority(folder / "pki")
-        (folder / "audit-policy.yaml").write_text(AUDIT_POLICY)
+        (folder / "audit-policy.yaml").write_text(audit.POLICY)
         self.admin_kubeconfig = self.kubeconfig("drillcore-test-admin", [ADMIN_GROUP])
         self.etcd = self._etcd()
         self.apiserver = self._apiserver()
@@ -80,6 +72,11 @@ class ControlPlane:
     def kubeconfig(self, user: str, groups: list[str]) -> Path:
         """A kubeconfig file for a user of these groups; RBAC decides what they may do."""
         return self.authority.kubeconfig(self.url, user, groups)
+
+    def account_kubeconfig(self, namespace: str, account: str) -> Path:
+        """A kubeconfig with a token of a service account, good for longer than any run."""
+        token = self.api.create_token(namespace, account, lifetime_s=TOKEN_LIFETIME_S)
+        return self.authority.token_kubeconfig(self.url, f"{namespace}-{account}", token)
 
     def start(self) -> None:
         """Starts everything and waits until the API server and the default namespace are ready."""

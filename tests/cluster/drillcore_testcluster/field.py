@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from drillcore_spec.messages import Counts, TerminationMessage
+from drillcore_spec.reasons import Reason
 from drillcore_testcluster.claims import MANY, bound_claim, wait_until_bound
 from drillcore_testcluster.job_under_test import JobUnderTest
 from drillcore_testcluster.kube_api import KubeApi, Object
@@ -46,3 +48,16 @@ class Field:
         pod = self.pod(job, index)
         self.kubelet.report(pod, situation, **values)
         return pod
+
+    def finish(self, job: JobUnderTest, shards: int = 1) -> None:
+        """Runs the shards to their commits, and waits for the job's success."""
+        for index in range(shards):
+            self.report(job, "running", index)
+            self.report(job, "succeeded", index, message=committed())
+        job.wait("Succeeded", "True", "Succeeded")
+
+
+def committed(rows: int = 64) -> str:
+    """What a server says at its end; one of the rows is quarantined."""
+    counts = Counts(rows_in=rows, rows_out=rows - 1, rows_quarantined=1, tokens=10 * rows, bytes=4096)
+    return TerminationMessage(code=0, reason=Reason.COMMITTED, message="", counts=counts).to_line()

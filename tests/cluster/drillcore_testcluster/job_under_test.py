@@ -10,7 +10,7 @@ from typing import Any
 from drillcore_testcluster.kube_api import KubeApi, Object
 from drillcore_testcluster.manifests import extraction_job
 
-WAIT_S = 40.0
+WAIT_S = 60.0
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,24 @@ class KubeApi:
         path = kind_named("Pod").path(metadata["namespace"], metadata["name"], "eviction")
         self.request("POST", path, body=body)
 
+    def create_token(
+        self,
+        namespace: str,
+        account: str,
+        *,
+        audience: str | None = None,
+        pod: Object | None = None,
+        lifetime_s: int = 600,
+    ) -> str:
+        """A token of a service account: for the API server or another audience, bound to a pod if there is one."""
+        spec: Object = {"expirationSeconds": lifetime_s, "audiences": [audience] if audience else []}
+        if pod is not None:
+            about = {key: pod["metadata"][key] for key in ("name", "uid")}
+            spec["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", **about}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        path = kind_named("ServiceAccount").path(namespace, account, "token")
+        return str(self.request("POST", path, body=body)["status"]["token"])
+
     def delete(self, kind: str, name: str, *, namespace: str | None = None, **params: str) -> Object:
         """Deletes an object; `params` such as gracePeriodSeconds and propagationPolicy."""
         return self.request("DELETE", kind_named(kind).path(namespace, name), **params)

@@ -58,12 +58,18 @@ class Authority:
     def kubeconfig(self, url: str, user: str, groups: Sequence[str] = ()) -> Path:
         """A kubeconfig file, certificates included, for this user."""
         pair = self.client(user, groups)
-        cluster = {"server": url, "certificate-authority-data": _base64(self.root.certificate)}
         credentials = {
             "client-certificate-data": _base64(pair.certificate),
             "client-key-data": _base64(pair.key),
         }
-        return write_kubeconfig(pair.key.with_suffix(".kubeconfig"), cluster, credentials)
+        return write_kubeconfig(pair.key.with_suffix(".kubeconfig"), self._cluster(url), credentials)
+
+    def token_kubeconfig(self, url: str, name: str, token: str) -> Path:
+        """A kubeconfig file for the owner of a bearer token."""
+        return write_kubeconfig(self._folder / f"{name}.kubeconfig", self._cluster(url), {"token": token})
+
+    def _cluster(self, url: str) -> dict[str, str]:
+        return {"server": url, "certificate-authority-data": _base64(self.root.certificate)}
 
     def _issue(self, name: str, subject: str, extensions: Sequence[str]) -> KeyPair:
         pair = KeyPair(self._folder / f"{name}.crt", self._folder / f"{name}.key")

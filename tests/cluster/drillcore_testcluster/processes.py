@@ -101,15 +101,22 @@ def new_run_folder() -> Path:
 
 def sweep() -> list[Path]:
     """Ends the processes of sessions that are gone and removes their run folders; gives those folders."""
-    root = _runs_root()
-    swept = [folder for folder in sorted(root.glob("run-*")) if _find(folder / _OWNER) is None]
-    for folder in swept:
-        for pid_path in folder.glob("*.pid"):
-            if (process := _find(pid_path)) is not None:
-                process.kill()
-                process.wait(STOP_TIMEOUT_S)
-        shutil.rmtree(folder)
-    return swept
+    left = [folder for folder in sorted(_runs_root().glob("run-*")) if _find(folder / _OWNER) is None]
+    return [folder for folder in left if _remove(folder)]
+
+
+def _remove(folder: Path) -> bool:
+    """Whether it was this session that removed it: several may sweep at the same time."""
+    try:
+        mine = folder.rename(folder.with_name(f"swept-{os.getpid()}-{folder.name}"))
+    except FileNotFoundError:
+        return False
+    for pid_path in mine.glob("*.pid"):
+        if (process := _find(pid_path)) is not None:
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)
+    shutil.rmtree(mine)
+    return True
 
 
 def _runs_root() -> Path:
