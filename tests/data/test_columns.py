@@ -69,7 +69,7 @@ def test_ids_that_are_given_are_never_altered() -> None:
         ([1, True], QuarantineReason.BAD_COLUMN, "got True at index 1"),
         ([1, None], QuarantineReason.BAD_COLUMN, "got None at index 1"),
         ([1, [2]], QuarantineReason.BAD_COLUMN, "got [2] at index 1"),
-        ([1, 2**63], QuarantineReason.BAD_COLUMN, "more than 64 bits"),
+        ([1, 2**63], QuarantineReason.BAD_COLUMN, "no signed 64-bit integer"),
     ],
 )
 def test_ids_of_another_kind_are_refused(value: object, reason: QuarantineReason, said: str) -> None:

@@ -96,10 +96,10 @@ def test_a_process_gives_the_same_batches_and_counts(
 ) -> None:
     write_rows([{"text": f"row {n}"} for n in range(40)])
     dataset = opened(context_size=7)
-    make_packer = functools.partial(RowPreparer, tokenizer_folder, source_of(context_size=7), 100)
-    here = make_packer()
+    source = source_of(context_size=7)
+    here, there = (RowPreparer(tokenizer_folder, source, 100) for _ in range(2))
     expected = list(prepared_batches(dataset, here, range(40), shard=2))
-    with ProcessFeed(FeedTask(dataset, make_packer, range(40), shard=2)) as batches:
+    with ProcessFeed(FeedTask(dataset, there, range(40), shard=2)) as batches:
         got = list(batches)
         assert batches.counts == here.counts
     assert here.counts.dropped_tokens > 0
@@ -112,7 +112,7 @@ def test_the_worker_sends_its_failure_after_the_batches_before_it(
 ) -> None:
     write_rows([{"text": f"row {n}"} for n in range(40)] + [{"text": "too long " * 100}])
     pipe = io.BytesIO()
-    serve(FeedTask(opened(), make_preparer, range(41), np.array([5])), pipe)
+    serve(FeedTask(opened(), make_preparer(), range(41), np.array([5])), pipe)
     pipe.seek(0)
     first, failure = pickle.load(pipe), pickle.load(pipe)
     assert [row.row for row in first] == [n for n in range(17) if n != 5]
@@ -125,7 +125,7 @@ def test_a_process_that_dies_is_no_silent_end(
     write_rows: WriteRows, opened: Callable[..., Any], make_preparer: Callable[[], RowPreparer]
 ) -> None:
     write_rows([{"text": "a"}])
-    with ProcessFeed(FeedTask(opened(), make_preparer, range(1))) as batches:
+    with ProcessFeed(FeedTask(opened(), make_preparer(), range(1))) as batches:
         batches._child.kill()
         with pytest.raises(ShardError, match="ended with exit code -9") as caught:
             next(batches)

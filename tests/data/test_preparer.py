@@ -27,6 +27,11 @@ def _reasons(rows: list[Any]) -> list[QuarantineReason | None]:
     return [row.reason if isinstance(row, QuarantineEntry) else None for row in rows]
 
 
+def _decoded(tokenizer: Tokenizer, token_ids: Any) -> str:
+    text: str = tokenizer._backend.decode(token_ids.tolist(), skip_special_tokens=False)
+    return text
+
+
 def test_rows_keep_their_place_and_id(write_rows: WriteRows, prepared: Prepared, tokenizer: Tokenizer) -> None:
     write_rows([{"text": "The sea", "key": 7}, {"text": None, "key": "x"}, b"{", {"text": "rain"}])
     first, second, third, fourth = prepared(columns={"text": "text", "id": "key"})
@@ -97,7 +102,7 @@ def test_assistant_masks_cover_what_the_assistant_says(
 ) -> None:
     write_rows([_conversation("The sea?", " it is blue \n", "rain 🎉?", "日本")])
     (row,) = prepared(columns=CHAT)
-    supervised = tokenizer._loaded.decode(row.token_ids[row.loss_mask == 1])
+    supervised = _decoded(tokenizer, row.token_ids[row.loss_mask == 1])
     assert supervised == "it is blue<|eot_id|>日本<|eot_id|>"
     assert row.token_ids.tolist().count(0) == 1
 
@@ -134,9 +139,9 @@ def test_prompts_end_with_the_generation_prompt_and_without_recorded_last_answer
         [_conversation("a", "b", "c", "d"), _conversation("a"), {"messages": [{"role": "assistant", "content": "a"}]}]
     )
     first, second, third = prepared(columns=CHAT, preparer={"is_generating": True})
-    decoded = tokenizer._loaded.decode(first.token_ids)
+    decoded = _decoded(tokenizer, first.token_ids)
     assert decoded.endswith("c<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n")
-    assert tokenizer._loaded.decode(first.token_ids[first.loss_mask == 1]) == "b<|eot_id|>"
+    assert _decoded(tokenizer, first.token_ids[first.loss_mask == 1]) == "b<|eot_id|>"
     assert not second.loss_mask.any()
     assert third.reason is QuarantineReason.EMPTY
 
@@ -184,4 +189,4 @@ def test_the_jobs_own_template_and_arguments_are_used(
         chat_template_kwargs={"enable_thinking": "false"},
         preparer={"chat_template": template_text("qwen3"), "is_generating": True},
     )
-    assert tokenizer._loaded.decode(row.token_ids).endswith("assistant\n<think>\n\n</think>\n\n")
+    assert _decoded(tokenizer, row.token_ids).endswith("assistant\n<think>\n\n</think>\n\n")

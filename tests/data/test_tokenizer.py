@@ -12,10 +12,10 @@ from drillcore_server.errors import ShardError
 from drillcore_spec.reasons import Reason
 
 
-def test_texts_get_the_special_tokens_that_the_tokenizer_adds(tokenizer: Tokenizer) -> None:
+def test_texts_get_the_special_tokens_that_the_tokenizer_adds(tokenizer: Tokenizer, tokenizer_folder: Path) -> None:
     from transformers import AutoTokenizer
 
-    theirs = AutoTokenizer.from_pretrained(tokenizer._loaded.name_or_path)
+    theirs = AutoTokenizer.from_pretrained(tokenizer_folder)
     texts = ["The sea", "", " rain\n\n 🎉"]
     assert [ids.tolist() for ids in tokenizer.encode_texts(texts)] == theirs(texts)["input_ids"]
     assert tokenizer.encode_texts(["a"])[0][0] == theirs.bos_token_id
@@ -47,7 +47,7 @@ def test_a_token_is_masked_when_a_character_of_its_is_in_a_span(
     # Bytes of the tokens tile the text: which token covers which character needs no offsets.
     bytes_of_character = [character.encode() for character in text]
     character_of_byte = [index for index, encoding in enumerate(bytes_of_character) for _ in encoding]
-    for token in tokenizer._loaded.convert_ids_to_tokens(encoded.token_ids.tolist()):
+    for token in map(tokenizer._backend.id_to_token, encoded.token_ids.tolist()):
         characters = set(character_of_byte[place : place + len(token)])
         covered.append(bool(characters & set(range(start, end))))
         place += len(token)
@@ -70,7 +70,7 @@ def test_the_vocabulary_is_the_models_and_not_the_tokenizers(
     (nested / "config.json").write_text(json.dumps({"text_config": {"vocab_size": 77}}))
     assert Tokenizer(nested).vocab_size == 77
     (nested / "config.json").unlink()
-    assert Tokenizer(nested).vocab_size == len(tokenizer._loaded)
+    assert Tokenizer(nested).vocab_size == tokenizer._backend.get_vocab_size()
 
 
 def test_special_tokens_are_known(tokenizer: Tokenizer) -> None:

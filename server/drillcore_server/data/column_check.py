@@ -23,16 +23,17 @@ def check_columns(
     Args:
         source: the job's dataset.
         rows: its rows from the first; only as many are read as it takes.
-        schema: columns that its files name themselves.
+        schema: columns that its files name themselves; none for JSON Lines.
 
     Raises:
         ShardError: BAD_DATASET, naming the field and the columns that are there, or why no row is readable.
     """
     first_fault: list[QuarantineEntry] = []
+    named = tuple(schema)
     readable = list(islice(_readable(rows, first_fault), PROBED_ROWS))
     if not readable:
-        raise ShardError(Reason.BAD_DATASET, _nothing_readable(source, first_fault))
-    there = dict.fromkeys([*schema, *(name for row in readable for name in row.record)])
+        raise ShardError(Reason.BAD_DATASET, _nothing_readable(source, first_fault[0], has_schema=bool(named)))
+    there = dict.fromkeys([*named, *(name for row in readable for name in row.record)])
     missing = [(field, name) for field, name in named_columns(source) if name not in there]
     if missing:
         listed = ", ".join(shown(name) for name in islice(there, 20)) or "none"
@@ -67,9 +68,8 @@ def _readable(rows: Iterable[SourceRow | QuarantineEntry], first_fault: list[Qua
             first_fault.append(row)
 
 
-def _nothing_readable(source: DatasetSource, first_fault: list[QuarantineEntry]) -> str:
-    fault = first_fault[0]
-    return (
-        f"{source.uri} has no readable row; {fault.file}, line {fault.line}: {fault.message}."
-        " Each line must be one JSON object (`jq -c '.[]' FILE` makes lines of a JSON array)"
-    )
+def _nothing_readable(source: DatasetSource, fault: QuarantineEntry, *, has_schema: bool) -> str:
+    message = f"{source.uri} has no readable row; {fault.file}, line {fault.line}: {fault.message}"
+    if has_schema:
+        return message
+    return f"{message}. Each line must be one JSON object (`jq -c '.[]' FILE` makes lines of a JSON array)"

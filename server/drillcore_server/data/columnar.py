@@ -6,7 +6,7 @@ Arrow files are IPC streams, as `datasets.save_to_disk` writes them, or IPC file
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -64,12 +64,11 @@ class ParquetFile(_ColumnarFile):
         """Read the file's footer.
 
         Raises:
-            ShardError: BAD_DATASET when it is no Parquet file.
+            ShardError: BAD_DATASET when it is no Parquet file, or has a wanted column twice.
         """
         with _refusing(found), pq.ParquetFile(found.path) as file:
             names = tuple(file.schema_arrow.names)
-            read = tuple(name for name in names if name in columns)
-            return cls(found, found.state(), file.metadata.num_rows, names, read)
+            return cls(found, found.state(), file.metadata.num_rows, names, _wanted_names(found, names, columns))
 
     def _read(self, wanted: RangeCursor) -> Iterator[FileRow]:
         with pq.ParquetFile(self.found.path, buffer_size=1 << 20, pre_buffer=False) as file:
@@ -90,16 +89,25 @@ class ArrowFile(_ColumnarFile):
         """Count the rows of the file.
 
         Raises:
-            ShardError: BAD_DATASET when it is no Arrow file.
+            ShardError: BAD_DATASET when it is no Arrow file, or has a wanted column twice.
         """
         with _refusing(found), _arrow_batches(found) as (schema, batches):
             names = tuple(schema.names)
-            read = tuple(name for name in names if name in columns)
-            return cls(found, found.state(), sum(batch.num_rows for batch in batches), names, read)
+            wanted = _wanted_names(found, names, columns)
+            return cls(found, found.state(), sum(batch.num_rows for batch in batches), names, wanted)
 
     def _read(self, wanted: RangeCursor) -> Iterator[FileRow]:
         with _arrow_batches(self.found) as (_, batches):
             yield from _rows_of((batch.select(list(self.columns)) for batch in batches), 0, wanted)
+
+
+def _wanted_names(found: FoundFile, names: Sequence[str], columns: Collection[str]) -> tuple[str, ...]:
+    """The names of the columns that are read."""
+    wanted = tuple(name for name in names if name in columns)
+    if len(set(wanted)) < len(wanted):
+        twice = next(name for name in wanted if wanted.count(name) > 1)
+        raise ShardError(Reason.BAD_DATASET, f"{found.path} must have one column {twice!r}; got {wanted.count(twice)}")
+    return wanted
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def read_input_ids(record: Mapping[str, Any], column: str) -> NDArray[np.int64]:
     """The token ids [S] of a row, exactly as they stand there.
 
     Raises:
-        RowFault: BAD_COLUMN when it is no list of whole numbers that fit in 64 bits; EMPTY when S is 0.
+        RowFault: BAD_COLUMN when it is no list of whole numbers of 64 bits, sign included; EMPTY when S is 0.
     """
     ids = _int_array(record, column, "token ids")
     if len(ids) == 0:
@@ -130,7 +130,9 @@ def _int_array(record: Mapping[str, Any], column: str, what: str, *, accept_bool
     try:
         return np.array(values, dtype=np.int64)
     except OverflowError:
-        raise _bad_column(column, f"must be a list of {what}; got a number that needs more than 64 bits") from None
+        raise _bad_column(
+            column, f"must be a list of {what}; got a number that no signed 64-bit integer holds"
+        ) from None
 
 
 def _bad_column(column: str | None, message: str) -> RowFault:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Self
@@ -37,8 +36,8 @@ class FeedTask:
     """Which rows to prepare, and how. Can be pickled."""
 
     dataset: Dataset
-    make_preparer: Callable[[], RowPreparer]
-    """A `functools.partial` of RowPreparer: the tokenizer is loaded in the child."""
+    preparer: RowPreparer
+    """Goes over as it is, so that the child loads no tokenizer."""
     rows: range
     skip: NDArray[np.int64] | None = None
     """Sorted row numbers to leave out."""

@@ -29,8 +29,7 @@ def main() -> None:
 def serve(task: FeedTask, pipe: IO[bytes]) -> None:
     """Write the batches of a task, then its counts, or what ended it."""
     try:
-        preparer = task.make_preparer()
-        batches = prepared_batches(task.dataset, preparer, task.rows, task.skip, shard=task.shard)
+        batches = prepared_batches(task.dataset, task.preparer, task.rows, task.skip, shard=task.shard)
         with RowFeed(batches) as feed:
             for batch in feed:
                 pickle.dump(batch, pipe, protocol=pickle.HIGHEST_PROTOCOL)
@@ -43,7 +42,7 @@ def serve(task: FeedTask, pipe: IO[bytes]) -> None:
         traceback.print_exc()
         pickle.dump(FeedFailure(Reason.INTERNAL, f"preparing rows failed: {error!r}"), pipe)
     else:
-        pickle.dump(preparer.counts, pipe)
+        pickle.dump(task.preparer.counts, pipe)
 
 
 if __name__ == "__main__":

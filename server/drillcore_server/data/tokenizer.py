@@ -21,7 +21,7 @@ from drillcore_spec.reasons import Reason
 
 
 class Tokenizer:
-    """A model folder's tokenizer as transformers loads it."""
+    """A model folder's tokenizer as transformers loads it. It can be pickled: another process need not load it."""
 
     def __init__(self, folder: Path) -> None:
         """Load the tokenizer; nothing is fetched, and no code of the folder is run.
@@ -39,28 +39,19 @@ class Tokenizer:
                 f"the tokenizer in {folder} has no tokenizer.json and cannot be turned into one; got"
                 f" {type(loaded).__name__}: save it as a fast tokenizer",
             )
-        self._loaded = loaded
         self._backend = loaded.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
         self.vocab_size = _vocab_size(folder) or len(loaded)
         """Ids below this one have an embedding."""
-
-    @property
-    def special_tokens(self) -> dict[str, str]:
+        self.special_tokens: dict[str, str] = dict(loaded.special_tokens_map)
         """The special tokens by name (`bos_token`), as chat templates know them."""
-        return dict(self._loaded.special_tokens_map)
-
-    @property
-    def special_token_ids(self) -> tuple[int, ...]:
+        self.special_token_ids: tuple[int, ...] = tuple(sorted(loaded.all_special_ids))
         """The ids of all special tokens, ascending."""
-        return tuple(sorted(self._loaded.all_special_ids))
-
-    @property
-    def chat_template(self) -> str | None:
+        self.chat_template = _default_template(loaded.chat_template)
         """The model's own chat template; of several named ones, the default."""
-        templates: Any = self._loaded.chat_template
-        return templates.get("default") if isinstance(templates, dict) else templates
+        self._bos: tuple[str | None, int | None] = (loaded.bos_token, loaded.bos_token_id)
+        self._eos_id: int | None = loaded.eos_token_id
 
     def encode_texts(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
         """Token ids of plain texts, with the special tokens that the tokenizer adds; BOS never twice."""
@@ -86,7 +77,7 @@ class Tokenizer:
         Raises:
             ShardError: BAD_DATASET when the tokenizer has neither.
         """
-        for token_id in (self._loaded.bos_token_id, self._loaded.eos_token_id):
+        for token_id in (self._bos[1], self._eos_id):
             if token_id is not None:
                 return int(token_id)
         raise ShardError(
@@ -105,7 +96,7 @@ class Tokenizer:
         return backend
 
     def _with_one_bos(self, text: str, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        bos, bos_id = self._loaded.bos_token, self._loaded.bos_token_id
+        bos, bos_id = self._bos
         is_doubled = bos is not None and text.startswith(bos) and len(ids) > 1 and ids[0] == ids[1] == bos_id
         return ids[1:] if is_doubled else ids
 
@@ -135,6 +126,11 @@ class Encoded:
 
 def _ids(encoding: Any) -> NDArray[np.int64]:
     return np.array(encoding.ids, dtype=np.int64)
+
+
+def _default_template(templates: Any) -> str | None:
+    template: str | None = templates.get("default") if isinstance(templates, dict) else templates
+    return template
 
 
 def _vocab_size(folder: Path) -> int | None:
