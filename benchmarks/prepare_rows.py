@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -69,8 +68,7 @@ def _rates(model: Path, path: Path) -> dict[str, float]:
     source = DatasetSource.model_validate({"uri": f"file://{path}", "columns": {"messages": "messages", "id": "id"}})
     dataset = open_dataset(source, Volumes(path.parent))
     rows = range(dataset.num_rows)
-    make_preparer = partial(RowPreparer, model, source, 8192)
-    preparer = make_preparer()
+    preparer = RowPreparer(model, source, 8192)
     began, thread_began = time.process_time(), time.thread_time()
     num_tokens = _num_tokens(prepared_batches(dataset, preparer, rows))
     costs = {
@@ -79,7 +77,7 @@ def _rates(model: Path, path: Path) -> dict[str, float]:
     }
     with RowFeed(prepared_batches(dataset, preparer, rows)) as feed:
         thread = _rate(feed)
-    with ProcessFeed(FeedTask(dataset, make_preparer, rows)) as feed:
+    with ProcessFeed(FeedTask(dataset, RowPreparer(model, source, 8192), rows)) as feed:
         # The child's start runs beside the loading of a model: it is not part of the rate.
         next(feed)
         process = _rate(feed)

@@ -106,9 +106,9 @@ class Session:
         yield forward_row(workload, "transformers", run, parity, clock, batch_tokens=_PEER_BATCH_TOKENS)
 
     def job(self, workload: Workload) -> Iterable[Row]:
-        """The workload's first prompts, then all of it, as jobs in processes of their own over a model folder in memory.
+        """The workload's first prompts, then all of it, as jobs in processes of their own.
 
-        The first job shows the start: from its process's start to its first durable sample.
+        The model folder is in memory. The first job shows the start: its first durable sample, from its process's start.
         """
         model, _ = self._made()
         parity, prompts = self._require_parity(workload), self._prompts(workload)

@@ -16,7 +16,7 @@ from drillcore_server.engine import Engine, EngineConfig, state_shape
 from drillcore_server.estimate import Estimate, estimate_job
 from drillcore_server.models.loader import load_decoder
 from drillcore_server.shard.preparation import manifest_of, prepare
-from drillcore_server.shard.source import requests
+from drillcore_server.shard.source import open_requests
 from drillcore_server.volumes import Volumes
 from drillcore_spec import parse_spec
 
@@ -50,7 +50,8 @@ def write_job(tiny_model_folder):
         )
         sink = ListSink(state_shape(decoder, preparation.plan))
         limits = EngineConfig(max_model_len=512, num_blocks=64, max_tokens=spec.generation.max_tokens)
-        Engine(decoder, preparation.plan, limits, sink).run(requests(preparation, 0))
+        with open_requests(preparation, 0) as requests:
+            Engine(decoder, preparation.plan, limits, sink).run(requests)
         schema = PartSchema.of(manifest_of(preparation, torch.float32, torch.float32))
         writer = PartWriter(folder / "part.safetensors", schema)
         for sample in sink.samples:
@@ -127,7 +128,8 @@ def test_bytes_are_in_proportion_to_the_states(job_of, write_job, tmp_path):
 
 
 def test_a_row_without_a_selected_token_is_not_computed(job_of, tmp_path):
-    items = list(requests(prepare(job_of("Window"), Volumes(tmp_path)), 0))
+    with open_requests(prepare(job_of("Window"), Volumes(tmp_path)), 0) as requests:
+        items = list(requests)
 
     entries = [item for item in items if isinstance(item, QuarantineEntry)]
     assert [(e.row, e.line, e.id, e.reason) for e in entries] == [

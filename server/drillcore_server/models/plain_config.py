@@ -82,8 +82,9 @@ def _head_dim(model_type: str, config: Mapping[str, Any]) -> int | None:
     stated, hidden, heads = (config.get(name) for name in ("head_dim", "hidden_size", "num_attention_heads"))
     if type(stated) is int and stated > 0:
         return stated
-    is_derived = stated is None and model_type != "qwen3" and type(hidden) is int and type(heads) is int
-    return hidden // heads if is_derived and hidden > 0 and heads > 0 and hidden % heads == 0 else None
+    if stated is not None or model_type == "qwen3" or type(hidden) is not int or type(heads) is not int:
+        return None
+    return hidden // heads if hidden > 0 and heads > 0 and hidden % heads == 0 else None
 
 
 def _rope_parameters(config: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 
 import torch
@@ -39,8 +37,6 @@ class Preparation:
     max_model_len: int
     """Tokens of the longest row."""
     dataset: Dataset
-    make_preparer: Callable[[], RowPreparer]
-    """Makes another one of `preparer`, in a process of its own too."""
     preparer: RowPreparer
     chat_template: str | None
     """Jinja text in place of the model's own."""
@@ -83,8 +79,7 @@ def prepare(spec: ExtractionJobSpec, volumes: Volumes) -> Preparation:
     max_model_len = _max_model_len(spec, model)
     dataset = open_dataset(spec.dataset, volumes, cache_dir)
     chat_template = load_chat_template(spec.dataset, volumes)
-    make_preparer = partial(
-        RowPreparer,
+    preparer = RowPreparer(
         folder.path,
         spec.dataset,
         max_model_len=max_model_len - max(spec.generation.max_tokens - 1, 0),
@@ -99,8 +94,7 @@ def prepare(spec: ExtractionJobSpec, volumes: Volumes) -> Preparation:
         plan=plan,
         max_model_len=max_model_len,
         dataset=dataset,
-        make_preparer=make_preparer,
-        preparer=make_preparer(),
+        preparer=preparer,
         chat_template=chat_template,
         stop_token_ids=stop_token_ids(folder.path),
     )

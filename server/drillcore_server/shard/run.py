@@ -27,7 +27,7 @@ from drillcore_server.ring.producer import RingProducer
 from drillcore_server.shard.preparation import Preparation, manifest_of, prepare
 from drillcore_server.shard.settings import ShardSettings
 from drillcore_server.shard.sizing import engine_config
-from drillcore_server.shard.source import requests
+from drillcore_server.shard.source import open_requests
 from drillcore_spec.messages import Counts
 from drillcore_spec.names import COMMITTED_FILE
 from drillcore_spec.quantity import quantity_bytes
@@ -121,11 +121,12 @@ class _Extraction:
             logger.info("%d contexts are extracted already", len(done))
         else:
             logger.info("%d of %d rows to extract", rows_in - len(done), rows_in)
-        if self._engine is None:
-            self._engine = self._load()
         # On a GPU the engine's thread gives up the interpreter's lock at each kernel launch.
         in_process = self._device.type == "cuda"
-        self._engine.run(requests(self._preparation, shard, done, in_process=in_process))
+        with open_requests(self._preparation, shard, done, in_process=in_process) as source:
+            if self._engine is None:
+                self._engine = self._load()
+            self._engine.run(source)
 
     def _load(self) -> Engine:
         p = self._preparation

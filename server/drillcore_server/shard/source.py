@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,13 @@ from drillcore_spec.extraction import Extraction
 logger = logging.getLogger(__name__)
 
 
-def requests(
+@contextmanager
+def open_requests(
     preparation: Preparation, shard: int, skip: NDArray[np.int64] | None = None, *, in_process: bool = False
-) -> Iterator[Request | QuarantineEntry]:
+) -> Iterator[Iterator[Request | QuarantineEntry]]:
     """Requests for a shard's rows without those in `skip`, and the entries of rows that cannot be extracted.
+
+    Rows are made ahead from the moment of the call: the model can be loaded meanwhile.
 
     Args:
         preparation: the job.
@@ -33,18 +37,22 @@ def requests(
             thread, which starts at once.
 
     Raises:
-        ShardError: the dataset cannot be read any more, or has a row that the job does not allow.
+        ShardError: from the iterator; the dataset cannot be read any more, or has a row that the job does not allow.
     """
     rows = preparation.shard_rows(shard)
     feed: RowFeed | ProcessFeed
     if in_process:
-        feed = ProcessFeed(FeedTask(preparation.dataset, preparation.make_preparer, rows, skip, shard))
+        feed = ProcessFeed(FeedTask(preparation.dataset, preparation.preparer, rows, skip, shard))
     else:
         feed = RowFeed(prepared_batches(preparation.dataset, preparation.preparer, rows, skip, shard=shard))
     with feed:
-        for batch in feed:
-            for item in batch:
-                yield item if isinstance(item, QuarantineEntry) else request_of(preparation, item)
+        yield _requests(preparation, feed)
+
+
+def _requests(preparation: Preparation, feed: RowFeed | ProcessFeed) -> Iterator[Request | QuarantineEntry]:
+    for batch in feed:
+        for item in batch:
+            yield item if isinstance(item, QuarantineEntry) else request_of(preparation, item)
     _report(feed.counts if isinstance(feed, ProcessFeed) else preparation.preparer.counts)
 
 
