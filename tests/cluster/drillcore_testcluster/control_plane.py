@@ -41,14 +41,20 @@ class _Ports:
 class ControlPlane:
     """One control plane in one run folder; each process can be stopped and started again by a test."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, node_address: str | None = None) -> None:
         """Makes certificates and settings in `folder`; starts nothing.
+
+        Args:
+            folder: the run folder.
+            node_address: pods of a node at this address reach the API server through its Service, and it reaches
+                the node's kubelet; None: everything stays on loopback.
 
         Raises:
             MissingPiece: A binary or openssl is missing on this machine.
         """
         self.folder = folder
         self.audit_log = folder / "audit.log"
+        self._node_address = node_address
         self._ports = _Ports(*free_ports(5))
         self.url = f"https://{LOOPBACK}:{self._ports.apiserver}"
         self.authority = Authority(folder / "pki")
@@ -155,10 +161,7 @@ class ControlPlane:
         serving = self.authority.server("kube-apiserver", names, [LOOPBACK, SERVICE_IP])
         arguments = [
             f"--etcd-servers=http://{LOOPBACK}:{self._ports.etcd}",
-            f"--bind-address={LOOPBACK}",
-            f"--advertise-address={LOOPBACK}",
-            # Endpoints refuse a loopback address; nobody reaches the API through its Service here.
-            "--endpoint-reconciler-type=none",
+            *self._reachability(),
             f"--secure-port={self._ports.apiserver}",
             f"--tls-cert-file={serving.certificate}",
             f"--tls-private-key-file={serving.key}",
@@ -175,6 +178,20 @@ class ControlPlane:
             "--profiling=false",
         ]
         return self._process(binaries.KUBE_APISERVER, arguments)
+
+    def _reachability(self) -> list[str]:
+        if self._node_address is None:
+            # Endpoints refuse a loopback address; nobody reaches the API through its Service here.
+            where = [f"--bind-address={LOOPBACK}", f"--advertise-address={LOOPBACK}"]
+            return [*where, "--endpoint-reconciler-type=none"]
+        to_kubelet = self.authority.client("kube-apiserver-kubelet-client", [ADMIN_GROUP])
+        return [
+            "--bind-address=0.0.0.0",
+            f"--advertise-address={self._node_address}",
+            f"--kubelet-client-certificate={to_kubelet.certificate}",
+            f"--kubelet-client-key={to_kubelet.key}",
+            "--kubelet-preferred-address-types=InternalIP",
+        ]
 
     def _controller_manager(self) -> Process:
         root = self.authority.root
