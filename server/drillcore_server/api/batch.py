@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 
 from drillcore_server.api.errors import ApiError
 from drillcore_server.api.extraction import Extraction
@@ -13,10 +12,9 @@ from drillcore_server.api.extraction import Extraction
 class Batch:
     """What one response is about."""
 
-    def __init__(self, extractions: Sequence[Extraction]) -> None:
-        self.extractions = extractions
-        self.is_delivered = False
-        """Whether the client was told of the files, which are its own from then on."""
+    def __init__(self) -> None:
+        self.extractions: Sequence[Extraction] = ()
+        """Set once the prompts are known."""
 
     async def run(self) -> None:
         """Until every file is published.
@@ -35,15 +33,18 @@ class Batch:
             raise _first(failures) from failures
 
     async def discard(self) -> None:
-        """Sees to it that no file is left, unless the client was told of them."""
-        if self.is_delivered:
-            return
-        published = [e for e in self.extractions if e.file is not None]
-        for extraction in self.extractions:
+        """Sees to it that no file is left but those that the client was told of."""
+        unwanted = [extraction for extraction in self.extractions if not extraction.is_delivered]
+        for extraction in unwanted:
             if extraction.file is None:
                 extraction.target.discard()
-        if published:
+        if published := [extraction for extraction in unwanted if extraction.file is not None]:
             await asyncio.to_thread(_discard, published)
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether the client was told of every file."""
+        return all(extraction.is_delivered for extraction in self.extractions)
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -54,15 +55,6 @@ class Batch:
     def num_generated_tokens(self) -> int:
         """Of all generations, when they have ended."""
         return sum(len(e.file.generated_ids) for e in self.extractions if e.file is not None)
-
-
-@asynccontextmanager
-async def discarding(batch: Batch) -> AsyncIterator[Batch]:
-    """Discards the batch on the way out, unless it was delivered."""
-    try:
-        yield batch
-    finally:
-        await batch.discard()
 
 
 def _discard(extractions: Sequence[Extraction]) -> None:

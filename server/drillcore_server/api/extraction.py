@@ -9,7 +9,7 @@ from itertools import count
 
 from drillcore.errors import WriteError
 from drillcore.sample_schema import SampleFileSchema
-from drillcore_server.api.errors import ApiError, BadRequest, InternalError, Unavailable, Unprocessable
+from drillcore_server.api.errors import ApiError, BadRequest, InternalError, ModelNotFound, Unavailable, Unprocessable
 from drillcore_server.api.fields import TokenIds
 from drillcore_server.api.file_engine import FileEngine
 from drillcore_server.api.generated_text import GeneratedText, StopStrings
@@ -53,6 +53,11 @@ class Model:
     generates: bool
     schema: SampleFileSchema
     """Of the files."""
+
+    def require(self, model_id: str | None) -> None:
+        """Raises `ModelNotFound` if a request names another model."""
+        if model_id not in (None, self.id):
+            raise ModelNotFound(f"this server serves {self.id!r} only", param="model")
 
 
 class Extractor:
@@ -128,6 +133,8 @@ class Extraction:
         """Set when it is published."""
         self.text = ""
         """All of it, once the file is published."""
+        self.is_delivered = False
+        """Whether the client was told of the file, which is its own from then on."""
         self.on_delta: Callable[[Delta], None] | None = None
         """Takes deltas, in the event loop."""
         self._engine = engine
@@ -182,6 +189,7 @@ class Extraction:
         self._parts.append(self._generated.flush())
         self.text = "".join(self._parts)
 
+    @property
     def rest(self) -> str:
         """The text that no delta has brought."""
         return self._parts[-1]

@@ -81,8 +81,8 @@ def tokens_to_generate(asked: int | None, prompt: TokenIds, model: Model) -> int
         return room
     if asked > room:
         raise ContextLengthExceeded(
-            f"must be at most {room}: prompt and generated tokens but the last are at most {model.max_tokens} together, "
-            f"and the prompt has {len(prompt)}; got {asked}",
+            f"must be at most {room}: the {len(prompt)} tokens of the prompt and the generated ones but the last are "
+            f"at most {model.max_tokens} together; got {asked}",
             param="max_tokens",
         )
     return asked

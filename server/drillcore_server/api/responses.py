@@ -33,7 +33,8 @@ class ResponseForm:
     def __init__(self, model: Model, request_id: str, created_s: int, *, kind: str, with_token_ids: bool) -> None:
         self._model = model
         self._head = {"id": request_id, "object": kind, "created": created_s, "model": model.id}
-        self._with_token_ids = with_token_ids
+        self.with_token_ids = with_token_ids
+        """Whether ids are told."""
 
     def completion(self, batch: Batch) -> dict[str, Any]:
         """A whole completion."""
@@ -46,7 +47,7 @@ class ResponseForm:
         choice = self._choice(0, extraction)
         choice["message"] = {"role": "assistant", "content": extraction.text}
         answer = self._whole(batch, [choice])
-        if self._with_token_ids:
+        if self.with_token_ids:
             answer["prompt_token_ids"] = choice["prompt_token_ids"]
         return answer
 
@@ -66,11 +67,11 @@ class ResponseForm:
 
     def prompt_ids(self, extraction: Extraction) -> dict[str, Any]:
         """The prompt's ids, if they were asked for."""
-        return {"prompt_token_ids": extraction.prompt.tolist()} if self._with_token_ids else {}
+        return {"prompt_token_ids": extraction.prompt.tolist()} if self.with_token_ids else {}
 
     def token_ids(self, ids: list[int]) -> dict[str, Any]:
         """Generated ids, if they were asked for."""
-        return {"token_ids": ids} if self._with_token_ids else {}
+        return {"token_ids": ids} if self.with_token_ids else {}
 
     def _whole(self, batch: Batch, choices: list[dict[str, Any]]) -> dict[str, Any]:
         params = choices[0]["kv_transfer_params"]
@@ -78,5 +79,5 @@ class ResponseForm:
 
     def _choice(self, index: int, extraction: Extraction) -> dict[str, Any]:
         assert extraction.file is not None, "a response is made when its files are published"
-        ids = extraction.file.generated_ids.tolist() if self._with_token_ids else []
+        ids = extraction.file.generated_ids.tolist() if self.with_token_ids else []
         return self.last_choice(index, extraction) | self.prompt_ids(extraction) | self.token_ids(ids)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from drillcore_server.cli.serve_arguments import add_serve_arguments
 from drillcore_spec import SpecError
 from drillcore_spec.quantity import quantity_bytes
 
@@ -32,6 +33,7 @@ def build_parser(version: str) -> argparse.ArgumentParser:
     _add_run(commands)
     _add_estimate(commands)
     _add_check(commands)
+    _add_serve(commands)
     _add_outputs(commands)
     return parser
 
@@ -82,6 +84,12 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default="The drill went down through clay, chalk and sandstone; at each depth it brought up a core.",
         help="what the model reads",
     )
+    _add_mounts(parser)
+
+
+def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "serve", "serve an OpenAI-compatible API that answers each prompt with a file of states")
+    add_serve_arguments(parser)
     _add_mounts(parser)
 
 

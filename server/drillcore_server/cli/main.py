@@ -25,6 +25,7 @@ _COMMANDS = {
     "run": "drillcore_server.cli.run",
     "estimate": "drillcore_server.cli.estimate",
     "check": "drillcore_server.cli.check",
+    "serve": "drillcore_server.cli.serve",
     "verify": "drillcore_server.cli.outputs:verify",
     "inspect": "drillcore_server.cli.inspect",
     "clean": "drillcore_server.cli.outputs:clean",

@@ -1,0 +1,36 @@
+"""What the routes work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from drillcore_server.api.admission import Admission
+from drillcore_server.api.body import BodyReader
+from drillcore_server.api.chat import ChatRenderer
+from drillcore_server.api.extraction import Extractor, Model
+from drillcore_server.api.metrics import ServeMetrics
+
+
+@dataclass(frozen=True)
+class Services:
+    """One server's parts. Live in the event loop."""
+
+    model: Model
+    extractor: Extractor
+    admission: Admission
+    bodies: BodyReader
+    chat: ChatRenderer
+    metrics: ServeMetrics
+    started_s: int
+    """Unix time."""
+
+
+def services_of(request: Request) -> Services:
+    """The services of the application that got the request."""
+    return cast(Services, request.app.state.services)
+
+
+ServicesOfApp = Annotated[Services, Depends(services_of)]
