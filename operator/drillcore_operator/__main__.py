@@ -11,7 +11,9 @@ from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from drillcore_operator.api import serve_api
+from prometheus_client import CollectorRegistry
+
+from drillcore_operator.api import LookMetrics, serve_api
 from drillcore_operator.cluster import Cluster, Connection, Credentials, Reviews
 from drillcore_operator.errors import SettingsError
 from drillcore_operator.keys import JobKey
@@ -38,8 +40,10 @@ async def serve(settings: Settings, credentials: Credentials) -> None:
         progress = ProgressBook()
         reconciler = Reconciler(api, defaults, progress, writer, lambda: datetime.now(UTC))
         resync = Resync(api, queue, settings.namespaces)
-        status_api = serve_api(settings, api, Reviews(connection), queue, progress, resync)
-        loops = [work(queue, reconciler) for _ in range(settings.num_workers)]
+        registry = CollectorRegistry()
+        looks = LookMetrics(registry)
+        status_api = serve_api(settings, api, Reviews(connection), queue, progress, resync, registry)
+        loops = [work(queue, reconciler, looks.count_failure) for _ in range(settings.num_workers)]
         await _until_one_ends([*loops, resync.run(settings.resync_interval_s), status_api, watch(settings, queue)])
 
 

@@ -40,7 +40,7 @@ class Refused(ClusterError):
     def __init__(self, message: str, *, is_invalid: bool) -> None:
         super().__init__(message)
         self.is_invalid = is_invalid
-        """The object is malformed (400, 422), as opposed to not allowed (403)."""
+        """The object is malformed, as opposed to not allowed by a right, a quota, a policy or a webhook."""
 
 
 class Unreadable(ClusterError):

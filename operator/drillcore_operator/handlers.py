@@ -47,7 +47,9 @@ def build_registry(queue: WorkQueue[JobKey]) -> kopf.OperatorRegistry:
             queue.add(JobKey(namespace, name))
 
     async def on_job(namespace: str, labels: dict[str, str], **_: Any) -> None:
-        queue.add(JobKey(namespace, labels[names.LABEL_JOB]))
+        # Anybody may label a Job; an empty name would be the path of all jobs.
+        if labels[names.LABEL_JOB]:
+            queue.add(JobKey(namespace, labels[names.LABEL_JOB]))
 
     async def login(**kwargs: Any) -> Any:
         return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)

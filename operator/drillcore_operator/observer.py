@@ -11,7 +11,7 @@ from typing import Any
 
 from drillcore_operator.cluster import ClusterApi
 from drillcore_operator.keys import JobKey
-from drillcore_operator.observed import ChildJob, Claim, ClusterEvent, Pod
+from drillcore_operator.observed import ChildJob, Claim, ClusterEvent, Pod, is_made_by
 from drillcore_operator.plan import Observation, ProgressSeen, Refusal, Resource
 from drillcore_operator.plan.acceptance import SpecProblem, read_spec
 from drillcore_operator.plan.aspects import find
@@ -53,7 +53,13 @@ async def _pods(api: ClusterApi, key: JobKey, child: ChildJob | None, *, wants_s
     all_ready = child.ready >= child.num_wanted_pods and not child.terminating and child.active <= child.ready
     if all_ready and not child.is_finished and not wants_suspension:
         return ()
-    return tuple(Pod.from_api(pod) for pod in await api.list_pods(key.namespace, child.uid))
+    return await pods_of(api, key, child)
+
+
+async def pods_of(api: ClusterApi, key: JobKey, child: ChildJob) -> tuple[Pod, ...]:
+    """The pods that the Job controller made for the child."""
+    found = await api.list_pods(key.namespace, child.uid)
+    return tuple(Pod.from_api(pod) for pod in found if is_made_by(child.uid, pod))
 
 
 async def _events(

@@ -76,14 +76,19 @@ class Reconciler:
 
     async def _carry_out(self, seen: Observation) -> float | None:
         decided = plan(seen, self._now())
-        created = False
-        try:
-            for action in decided.actions:
+        refused: Refused | None = None
+        for action in decided.actions:
+            try:
                 await self._act(seen, action)
-                created = created or isinstance(action, CreateJob)
-        except _CreationRefused as refused:
-            return await self._carry_out(replace(seen, refusal=refused.refusal))
+            except _CreationRefused as error:
+                return await self._carry_out(replace(seen, refusal=error.refusal))
+            except Refused as error:
+                # By a quota or a policy of the namespace. What was seen is told all the same.
+                refused = error
         wait_s = await self._writer.write(seen.resource, decided.status)
+        if refused is not None:
+            raise refused
+        created = any(isinstance(action, CreateJob) for action in decided.actions)
         return _earliest(decided, wait_s, SOON_S if created else None)
 
     async def _act(self, seen: Observation, action: Action) -> None:

@@ -34,11 +34,12 @@ class StatusWriter:
         key = JobKey(resource.namespace, resource.name)
         if _only_progress(resource.status, status) and (left_s := self._left_s(key)) > 0:
             return left_s
-        self._written_s[key] = self._clock_s()
         try:
             await self._api.apply_status(dict(resource.document), status.model_dump(mode="json"))
         except (NotFound, Conflict):
             return None
+        # From the answer on, not from the request: a slow API server then sees them no closer together.
+        self._written_s[key] = self._clock_s()
         return None
 
     def forget(self, key: JobKey) -> None:

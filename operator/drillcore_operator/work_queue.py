@@ -34,8 +34,8 @@ class WorkQueue(Generic[K]):
         """The earliest later look at each key."""
         self._failures: dict[K, int] = {}
         self._not_empty = asyncio.Event()
-        self.last_delay_s = 0.0
-        """How long the key that was got last had waited."""
+        self.on_delay: Callable[[float], object] = lambda _: None
+        """Told how many seconds each key had waited when it was got."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -81,7 +81,7 @@ class WorkQueue(Generic[K]):
             self._not_empty.clear()
             await self._not_empty.wait()
         key = next(iter(self._waiting))
-        self.last_delay_s = _loop_time_s() - self._waiting.pop(key)
+        self.on_delay(_loop_time_s() - self._waiting.pop(key))
         self._running.add(key)
         return key
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
+from enum import StrEnum
 
 from drillcore_operator.cluster import ClusterApi
-from drillcore_operator.errors import ClusterError, Throttled
+from drillcore_operator.errors import ClusterError, Refused, Throttled
 from drillcore_operator.keys import JobKey
 from drillcore_operator.reconciler import Reconciler
 from drillcore_operator.work_queue import WorkQueue
@@ -15,19 +17,39 @@ from drillcore_operator.work_queue import WorkQueue
 _LOG = logging.getLogger(__name__)
 
 LIST_RETRY_S = 5.0
+SPREAD = 0.5
+"""The looks at all listed jobs are spread over this part of the interval: all at once, news would wait for them."""
 
 
-async def work(queue: WorkQueue[JobKey], reconciler: Reconciler) -> None:
-    """Looks at keys for ever. A failed call is tried again later; any other error ends the process."""
+class Failure(StrEnum):
+    """Why a look at a job failed, for the metric."""
+
+    THROTTLED = "throttled"
+    REFUSED = "refused"
+    UNAVAILABLE = "unavailable"
+    DEFECT = "defect"
+
+
+async def work(queue: WorkQueue[JobKey], reconciler: Reconciler, count_failure: Callable[[Failure], None]) -> None:
+    """Looks at keys for ever; a look that failed is tried again later, and the other jobs are served on.
+
+    That holds for a defect of ours too: else one job that reveals it would keep all others from being served.
+    """
     while True:
         key = await queue.get()
         try:
             again_s = await reconciler.reconcile(key)
         except Throttled as error:
             _LOG.warning("%s: %s", key, error)
+            count_failure(Failure.THROTTLED)
             queue.add_failed(key, at_least_s=error.retry_after_s)
         except ClusterError as error:
             _LOG.warning("%s: %s", key, error)
+            count_failure(Failure.REFUSED if isinstance(error, Refused) else Failure.UNAVAILABLE)
+            queue.add_failed(key)
+        except Exception:  # noqa: BLE001 - told by the log and a metric
+            _LOG.exception("%s: a defect in the operator; please report it", key)
+            count_failure(Failure.DEFECT)
             queue.add_failed(key)
         else:
             queue.forget_failures(key)
@@ -52,17 +74,20 @@ class Resync:
 
     async def run(self, interval_s: float) -> None:
         """Lists for ever; a failed list is tried again soon."""
+        spread_s = 0.0
         while True:
             try:
-                await self.list_once()
+                await self.list_once(spread_s)
             except ClusterError as error:
                 _LOG.warning("cannot list jobs: %s", error)
+                spread_s = 0.0
                 await asyncio.sleep(LIST_RETRY_S)
             else:
+                spread_s = SPREAD * interval_s
                 await asyncio.sleep(interval_s)
 
-    async def list_once(self) -> None:
-        """Puts every job into the queue.
+    async def list_once(self, spread_s: float = 0.0) -> None:
+        """Puts every job into the queue, each at a random moment of the next `spread_s` seconds.
 
         Raises:
             ClusterError: the API server did not give the list.
@@ -70,5 +95,5 @@ class Resync:
         for namespace in self._namespaces:
             for document in await self._api.list_resources(namespace):
                 metadata = document["metadata"]
-                self._queue.add(JobKey(metadata["namespace"], metadata["name"]))
+                self._queue.add_after(JobKey(metadata["namespace"], metadata["name"]), random.uniform(0, spread_s))
         self._last_s = asyncio.get_running_loop().time()

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 from prometheus_client import CollectorRegistry
 
-from drillcore_operator.api.metrics import ReportMetrics, install_process_metrics
+from drillcore_operator.api.metrics import LookMetrics, ReportMetrics, install_process_metrics
 from drillcore_operator.settings import Settings
 from drillcore_operator.work_queue import WorkQueue
 from drillcore_spec import names
@@ -197,7 +197,8 @@ def test_the_dashboard_asks_for_metrics_that_exist(helm, of_kind):
     ReportMetrics(registry)
     RequestMetrics(registry, StreamSlots())
     install_process_metrics(registry, WorkQueue(), lambda: None)
-    known = {sample for family in registry.collect() for sample in (family.name, f"{family.name}_total")}
+    LookMetrics(registry)
+    known = {f"{family.name}{end}" for family in registry.collect() for end in ("", "_total", "_bucket")}
     (dashboard,) = of_kind(helm.render(MONITORING), "ConfigMap")
     panels = json.loads(dashboard["data"]["drillcore.json"])["panels"]
     asked = {

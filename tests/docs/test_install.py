@@ -9,7 +9,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from drillcore_operator.api.metrics import ReportMetrics, install_process_metrics
+from drillcore_operator.api.metrics import LookMetrics, ReportMetrics, install_process_metrics
 from drillcore_operator.work_queue import WorkQueue
 from drillcore_spec import ExtractionJob, load_job
 from drillcore_status.metrics import RequestMetrics
@@ -52,6 +52,7 @@ def test_the_queue_of_the_kueue_page_is_a_field():
 def test_the_metrics_that_are_named_are_those_of_the_operator():
     registry = CollectorRegistry()
     ReportMetrics(registry)
+    LookMetrics(registry)
     RequestMetrics(registry, StreamSlots())
     install_process_metrics(registry, WorkQueue(), lambda: None)
     families = [family for family in registry.collect() if family.name.startswith("drillcore_")]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drillcore_operator.errors import Unreadable
-from drillcore_operator.observed import ChildJob, ClusterEvent, Pod
+from drillcore_operator.observed import ChildJob, ClusterEvent, Pod, is_made_by
 from drillcore_operator.observed.fields import format_time, parse_indexes, parse_time
 from drillcore_operator.plan import Resource
 
@@ -63,7 +63,8 @@ def test_wanted_pods(spec: dict[str, Any], status: dict[str, Any], wanted: int) 
 
 def test_last_word_of_a_cut_off_node_does_not_make_a_pod_ready() -> None:
     ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    metadata = {"name": "p", "creationTimestamp": CREATED}
+    annotations = {"batch.kubernetes.io/job-completion-index": "0"}
+    metadata = {"name": "p", "creationTimestamp": CREATED, "annotations": annotations}
     pod = {"metadata": metadata, "spec": {}, "status": ready}
     assert Pod.from_api(pod).is_ready
     assert not Pod.from_api(pod | {"metadata": metadata | {"deletionTimestamp": CREATED}}).is_ready
@@ -86,3 +87,22 @@ def test_time_of_an_event_stands_in_one_of_four_places(fields: dict[str, Any]) -
 def test_status_of_a_later_version_is_not_taken_for_empty() -> None:
     with pytest.raises(Unreadable, match="default/job"):
         Resource.from_api(extraction_job({"phase": "Ascended"}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ownerReferences": []},
+        {"ownerReferences": [{"uid": "job-uid"}]},
+        {"ownerReferences": [{"uid": "other", "controller": True}]},
+        {"annotations": {}},
+        {"annotations": None},
+        {"annotations": {"batch.kubernetes.io/job-completion-index": "one"}},
+    ],
+    ids=str,
+)
+def test_a_pod_that_only_wears_the_jobs_labels_is_nobodys_shard(change: dict[str, Any]) -> None:
+    annotations = {"batch.kubernetes.io/job-completion-index": "1"}
+    metadata = {"ownerReferences": [{"uid": "job-uid", "controller": True}], "annotations": annotations}
+    assert is_made_by("job-uid", {"metadata": metadata})
+    assert not is_made_by("job-uid", {"metadata": metadata | change})

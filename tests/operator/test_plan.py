@@ -500,3 +500,14 @@ def test_hundred_percent_is_said_only_when_the_job_is_complete(make: Any) -> Non
     shards = {i: ShardProgress(rows_total=10, rows_done=10) for i in range(4)}
     decided = make.plan(child=make.child(ready=2), progress=ProgressSeen(shards))
     assert decided.status.progress.percentage == 99
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [("RunContainerError", "RunContainerError"), ("no such (runtime): x/y", "nosuchruntimexy"), ("9", "Pending")],
+)
+def test_a_runtimes_own_word_becomes_a_reason_that_a_condition_may_hold(make, word: str, reason: str) -> None:
+    decided = make.plan(child=make.child(), pods=(make.waiting_pod(word, "its message"),))
+    condition = next(c for c in decided.status.conditions if c.type == "PodsReady")
+    assert condition.reason == reason
+    assert "its message" in condition.message

@@ -14,6 +14,7 @@ from drillcore_operator.cluster import ClusterApi
 from drillcore_operator.errors import ClusterError
 from drillcore_operator.keys import JobKey
 from drillcore_operator.observed import ChildJob, Pod
+from drillcore_operator.observer import pods_of
 from drillcore_operator.plan.acceptance import SpecProblem, read_spec
 from drillcore_operator.progress import ProgressBook
 from drillcore_spec import names
@@ -114,7 +115,7 @@ class ClusterJobSource:
         child = ChildJob.from_api(job) if job else None
         if child is None or child.owner_uid != uid:
             return None, ()
-        return child, tuple(Pod.from_api(pod) for pod in await self._api.list_pods(key.namespace, child.uid))
+        return child, await pods_of(self._api, key, child)
 
 
 async def _asked(question: Awaitable[T], good_for_s: float) -> tuple[T, float]:

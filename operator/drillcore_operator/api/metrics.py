@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from drillcore_operator.keys import JobKey
 from drillcore_operator.plan import ShardProgress
 from drillcore_operator.work_queue import WorkQueue
+from drillcore_operator.workers import Failure
 
 _COUNTS: Final = {
     "rows_done": "Rows that became durable or quarantined.",
@@ -17,6 +18,23 @@ _COUNTS: Final = {
     "tokens": "Tokens of the rows that became durable.",
     "bytes": "Bytes of the rows that became durable.",
 }
+
+
+_DELAY_BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class LookMetrics:
+    """Looks at jobs that failed, by why."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        text = "Looks at jobs that failed and are tried again."
+        self._failures = Counter("drillcore_look_failures", text, ("why",), registry=registry)
+        for failure in Failure:
+            self._failures.labels(failure)
+
+    def count_failure(self, failure: Failure) -> None:
+        """Counts one."""
+        self._failures.labels(failure).inc()
 
 
 class ReportMetrics:
@@ -41,15 +59,12 @@ class ReportMetrics:
 def install_process_metrics(
     registry: CollectorRegistry, queue: WorkQueue[JobKey], list_age_s: Callable[[], float | None]
 ) -> None:
-    """Metrics that are read when somebody scrapes."""
+    """Metrics of the process and of its queue."""
     ProcessCollector(registry=registry)
     _gauge(registry, "drillcore_work_queue_length", "Jobs that wait to be looked at.", lambda: float(len(queue)))
-    _gauge(
-        registry,
-        "drillcore_work_queue_delay_seconds",
-        "How long the job that was looked at last had waited.",
-        lambda: queue.last_delay_s,
-    )
+    text = "How long jobs had waited in the queue when they were looked at."
+    delays = Histogram("drillcore_work_queue_delay_seconds", text, buckets=_DELAY_BUCKETS_S, registry=registry)
+    queue.on_delay = delays.observe
     _gauge(
         registry,
         "drillcore_list_age_seconds",

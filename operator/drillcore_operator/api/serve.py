@@ -35,9 +35,10 @@ async def serve_api(
     queue: WorkQueue[JobKey],
     progress: ProgressBook,
     resync: Resync,
+    registry: CollectorRegistry,
 ) -> None:
     """Serves until it is cancelled."""
-    services = build_services(settings, api, reviews, queue, progress, resync)
+    services = build_services(settings, api, reviews, queue, progress, resync, registry)
     server = make_server(create_app(services), ALL_INTERFACES, settings.api_port, _tls(settings))
     await serve(server)
 
@@ -49,9 +50,9 @@ def build_services(
     queue: WorkQueue[JobKey],
     progress: ProgressBook,
     resync: Resync,
+    registry: CollectorRegistry,
 ) -> Services:
     """Everything that the API rests on."""
-    registry = CollectorRegistry()
     install_process_metrics(registry, queue, resync.age_s)
     throughput = ThroughputBook()
     authorizer = ClusterAuthorizer(reviews)

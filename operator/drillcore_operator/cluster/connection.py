@@ -7,6 +7,7 @@ generated classes that drop fields which they do not know. kopf's own session is
 from __future__ import annotations
 
 import json
+import re
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,6 +25,12 @@ CONNECT_TIMEOUT_S = 5.0
 MAX_CONNECTIONS = 32
 DEFAULT_RETRY_AFTER_S = 5.0
 MAX_RETRY_AFTER_S = 60.0
+
+_DENIED = re.compile(r"denied (the )?request")
+"""A policy or a webhook, which may answer with the codes of a malformed object and may be changed any day.
+
+Source: k8s.io/apiserver/pkg/admission/plugin/policy/validating and .../plugin/webhook/errors.
+"""
 
 Document = dict[str, Any]
 
@@ -89,7 +96,7 @@ def _error(what: str, response: httpx.Response) -> ClusterError:
         case 409:
             return Conflict(f"{what}: {message}")
         case 400 | 422:
-            return Refused(message, is_invalid=True)
+            return Refused(message, is_invalid=_DENIED.search(message) is None)
         case 403:
             return Refused(message, is_invalid=False)
         case 429:

@@ -49,14 +49,14 @@ class Pod:
 
     @classmethod
     def from_api(cls, pod: Manifest) -> Self:
-        """Reads a pod of an Indexed Job."""
+        """Reads a pod of an Indexed Job (`is_made_by`)."""
         metadata, status = pod["metadata"], pod.get("status", {})
         conditions = conditions_of(status)
         created = parse_time(metadata["creationTimestamp"])
         assert created is not None
         return cls(
             name=metadata["name"],
-            index=int(metadata.get("annotations", {}).get(names.ANNOTATION_COMPLETION_INDEX, 0)),
+            index=int(metadata["annotations"][names.ANNOTATION_COMPLETION_INDEX]),
             created=created,
             phase=status.get("phase", "Pending"),
             node=pod["spec"].get("nodeName") or "",
@@ -79,6 +79,14 @@ class Pod:
         """How the server ended; None while it runs, or when it never started."""
         ends = [c.terminated for c in self.containers if c.name == names.CONTAINER_SERVER]
         return ends[0] if ends else None
+
+
+def is_made_by(job_uid: str, pod: Manifest) -> bool:
+    """Whether the Job controller made the pod for this Job; its labels alone can be put on any pod by anybody."""
+    metadata = pod["metadata"]
+    owners = [owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
+    index = (metadata.get("annotations") or {}).get(names.ANNOTATION_COMPLETION_INDEX, "")
+    return owners == [job_uid] and index.isdecimal()
 
 
 def _holds(condition: ConditionView | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,10 @@ from drillcore_spec.status import Condition, ConditionReason, ConditionStatus, C
 
 MAX_MESSAGE_CHARACTERS = 2000
 """Longer messages help nobody in `kubectl describe`; the cluster's own can be arbitrarily long."""
+
+MAX_REASON_CHARACTERS = 128
+"""As in an event, which has the same reason."""
+_NO_LETTER_OF_A_REASON = re.compile("[^A-Za-z0-9]|^[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -57,18 +62,24 @@ def to_conditions(
     )
 
 
+def _word(reason: str) -> str:
+    """A reason of the cluster as a condition may hold it: kubelet's come from runtimes, and need not be one word."""
+    return _NO_LETTER_OF_A_REASON.sub("", reason)[:MAX_REASON_CHARACTERS] or ConditionReason.PENDING
+
+
 def _to_condition(
     type_: ConditionType, aspect: Aspect, previous: Condition | None, generation: int, now: datetime
 ) -> Condition:
+    reason = _word(aspect.reason)
     same_status = previous is not None and previous.status is aspect.status
-    same_reason = same_status and previous is not None and previous.reason == aspect.reason
+    same_reason = same_status and previous is not None and previous.reason == reason
     message = aspect.message[:MAX_MESSAGE_CHARACTERS]
     if aspect.keeps_message and same_reason and previous is not None:
         message = previous.message
     return Condition(
         type=type_,
         status=aspect.status,
-        reason=aspect.reason,
+        reason=reason,
         message=message,
         last_transition_time=previous.last_transition_time if same_status and previous else format_time(now),
         observed_generation=generation,

@@ -16,8 +16,17 @@ from drillcore_operator.plan.observation import Observation
 from drillcore_spec.status import ConditionReason
 
 _IMAGE_REASONS = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
 )
+"""Source: kubernetes/pkg/kubelet/images/types.go and staging/src/k8s.io/cri-api/pkg/errors."""
 _STARTING_REASONS = frozenset({"", "PodInitializing", "ContainerCreating"})
 _VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 _QUOTA = "exceeded quota"

@@ -42,8 +42,11 @@ class TestCluster:
 
 
 @contextmanager
-def running_cluster() -> Iterator[TestCluster]:
+def running_cluster(controller_qps: int | None = None) -> Iterator[TestCluster]:
     """Gives the cluster and ends whatever was started for it, also when a test fails.
+
+    Args:
+        controller_qps: requests a second of an own control plane's controllers; None: their own defaults.
 
     Raises:
         MissingPiece: This machine lacks a binary.
@@ -51,15 +54,15 @@ def running_cluster() -> Iterator[TestCluster]:
     sweep()
     folder = new_run_folder()
     try:
-        with _existing(folder) if binaries.uses_existing_cluster() else _own(folder) as cluster:
+        with _existing(folder) if binaries.uses_existing_cluster() else _own(folder, controller_qps) as cluster:
             yield cluster
     finally:
         shutil.rmtree(folder)
 
 
 @contextmanager
-def _own(folder: Path) -> Iterator[TestCluster]:
-    control_plane = ControlPlane(folder)
+def _own(folder: Path, controller_qps: int | None) -> Iterator[TestCluster]:
+    control_plane = ControlPlane(folder, controller_qps)
     try:
         control_plane.start()
         kubectl = Kubectl(binaries.find(binaries.KUBECTL), control_plane.admin_kubeconfig)

@@ -41,11 +41,12 @@ class _Ports:
 class ControlPlane:
     """One control plane in one run folder; each process can be stopped and started again by a test."""
 
-    def __init__(self, folder: Path, *, node_address: str | None = None) -> None:
+    def __init__(self, folder: Path, controller_qps: int | None = None, *, node_address: str | None = None) -> None:
         """Makes certificates and settings in `folder`; starts nothing.
 
         Args:
             folder: the run folder.
+            controller_qps: requests a second of each controller and of the scheduler; None: their own defaults.
             node_address: pods of a node at this address reach the API server through its Service, and it reaches
                 the node's kubelet; None: everything stays on loopback.
 
@@ -54,6 +55,7 @@ class ControlPlane:
         """
         self.folder = folder
         self.audit_log = folder / "audit.log"
+        self._controller_qps = controller_qps
         self._node_address = node_address
         self._ports = _Ports(*free_ports(5))
         self.url = f"https://{LOOPBACK}:{self._ports.apiserver}"
@@ -210,6 +212,7 @@ class ControlPlane:
             # The defaults, minutes and 15 s, would leave every test of quotas and claims waiting.
             "--resource-quota-sync-period=2s",
             "--pvclaimbinder-sync-period=1s",
+            *self._qps(),
         ]
         return self._process(binaries.KUBE_CONTROLLER_MANAGER, arguments)
 
@@ -223,8 +226,13 @@ class ControlPlane:
             f"--secure-port={self._ports.scheduler}",
             f"--cert-dir={self.folder / 'scheduler'}",
             "--leader-elect=false",
+            *self._qps(),
         ]
         return self._process(binaries.KUBE_SCHEDULER, arguments)
+
+    def _qps(self) -> list[str]:
+        qps = self._controller_qps
+        return [] if qps is None else [f"--kube-api-qps={qps}", f"--kube-api-burst={qps}"]
 
     def _process(self, binary: Binary, arguments: list[str]) -> Process:
         return Process(binary.name, binaries.find(binary), arguments, self.folder)

@@ -83,8 +83,7 @@ class FaultProxy:
         """Every call so far."""
         self._upstream = client_of_kubeconfig(kubeconfig, _UPSTREAM_TIMEOUT_S)
         self._watches: set[socket.socket] = set()
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _Server((LOOPBACK, 0), self._handler())
         self.url = f"http://{LOOPBACK}:{self._server.server_port}"
 
     def write_kubeconfig(self, path: Path) -> Path:
@@ -168,6 +167,13 @@ class FaultProxy:
             handler.wfile.write(b"0\r\n\r\n")
         finally:
             self._watches.discard(handler.connection)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that was killed leaves its connections as they are."""
 
 
 def _forward(handler: BaseHTTPRequestHandler, response: httpx.Response) -> None:

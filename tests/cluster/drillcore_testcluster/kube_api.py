@@ -158,19 +158,27 @@ class KubeApi:
 
 def client_of_kubeconfig(path: Path, timeout_s: float) -> httpx.Client:
     """An HTTP client that logs in as the kubeconfig's current user."""
+    return httpx.Client(**_client_settings(path, timeout_s))
+
+
+def async_client_of_kubeconfig(path: Path, timeout_s: float) -> httpx.AsyncClient:
+    """The same for an event loop."""
+    return httpx.AsyncClient(**_client_settings(path, timeout_s))
+
+
+def _client_settings(path: Path, timeout_s: float) -> dict[str, Any]:
     config = yaml.safe_load(path.read_text())
     context = _named(config["contexts"], config["current-context"])["context"]
     cluster = _named(config["clusters"], context["cluster"])["cluster"]
     user = _named(config["users"], context["user"])["user"]
-    headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
-    return httpx.Client(
-        base_url=cluster["server"],
-        verify=_tls(cluster, user),
-        headers=headers,
-        timeout=timeout_s,
-        limits=httpx.Limits(max_connections=None),
-        trust_env=False,
-    )
+    return {
+        "base_url": cluster["server"],
+        "verify": _tls(cluster, user),
+        "headers": {"Authorization": f"Bearer {user['token']}"} if "token" in user else {},
+        "timeout": timeout_s,
+        "limits": httpx.Limits(max_connections=None),
+        "trust_env": False,
+    }
 
 
 def _named(entries: list[Object], name: str) -> Object:

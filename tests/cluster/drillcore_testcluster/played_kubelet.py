@@ -41,7 +41,7 @@ class PlayedKubelet:
         """Leaves all pods as they are."""
         self._stopped.set()
 
-    def pod_of(self, namespace: str, job: str, index: int = 0, timeout_s: float = 30.0) -> Object:
+    def pod_of(self, namespace: str, job: str, index: int = 0, timeout_s: float = 60.0) -> Object:
         """The pod of a shard that is on this node and not over; waits until there is one."""
         found = self._first_pod(namespace, job, lambda pod: self._is_mine(pod, index), timeout_s)
         if found is None:

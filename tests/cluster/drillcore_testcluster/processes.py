@@ -40,7 +40,7 @@ class Process:
         self.log_path = folder / f"{name}.log"
         self._argv = [str(program), *arguments]
         self._pid_path = folder / f"{name}.pid"
-        self._env = dict(os.environ if env is None else env)
+        self.environment = dict(os.environ if env is None else env)
         self._popen: subprocess.Popen[bytes] | None = None
 
     @property
@@ -53,7 +53,7 @@ class Process:
         """Starts the program; its output is appended to the log file."""
         with self.log_path.open("ab") as log:
             self._popen = subprocess.Popen(
-                self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self._env
+                self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self.environment
             )
         _write_identity(self._pid_path, self._popen.pid)
 

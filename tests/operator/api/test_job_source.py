@@ -148,7 +148,12 @@ def test_shards_show_counts_reports_and_the_last_failure(setup):
     ended = {"name": "server", "state": {"terminated": {"exitCode": 66, "message": message}}}
     setup.api.pods = [
         {
-            "metadata": {"name": f"{name}-2-x", "creationTimestamp": CREATED, "annotations": annotations},
+            "metadata": {
+                "name": f"{name}-2-x",
+                "creationTimestamp": CREATED,
+                "annotations": annotations,
+                "ownerReferences": [{"uid": "job-uid", "controller": True}],
+            },
             "spec": {},
             "status": {"phase": "Failed", "containerStatuses": [ended]},
         }

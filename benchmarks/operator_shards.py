@@ -1,0 +1,127 @@
+"""What the sidecars of all shards post, as drillcore_server.sidecar.progress_poster does, from one process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from operator_cluster import LoadedCluster
+
+from drillcore_server.sidecar.progress_poster import JITTER
+from drillcore_spec import names
+from drillcore_testcluster.kube_api import Object, async_client_of_kubeconfig
+
+TOKEN_LIFETIME_S = 600
+"""As in the child Job."""
+TOKEN_RENEWED_AFTER_S = 480.0
+"""kubelet renews a token after four fifths of its life."""
+POST_TIMEOUT_S = 5.0
+ROWS = 1_000_000
+ROWS_PER_REPORT = 1000
+ACCEPTED = 202
+
+
+@dataclass
+class Shard:
+    """One shard's place and counts."""
+
+    namespace: str
+    job: str
+    index: int
+    pod: dict[str, str]
+    """Name and uid."""
+    token: str = ""
+    renewed_s: float = field(default=float("-inf"))
+    seq: int = 0
+
+    @classmethod
+    def of_pod(cls, pod: Object) -> Shard:
+        """The shard that a pod runs."""
+        metadata = pod["metadata"]
+        index = int(metadata["annotations"][names.ANNOTATION_COMPLETION_INDEX])
+        about = {"name": metadata["name"], "uid": metadata["uid"]}
+        return cls(metadata["namespace"], metadata["labels"][names.LABEL_JOB], index, about)
+
+    def report(self) -> dict[str, Any]:
+        """The next report: some more rows are durable."""
+        self.seq += 1
+        rows = ROWS_PER_REPORT * self.seq
+        counts = {
+            "rowsTotal": ROWS,
+            "rowsDone": rows,
+            "rowsQuarantined": 0,
+            "tokens": 100 * rows,
+            "bytes": 10_000 * rows,
+        }
+        return {"shard": self.index, "attempt": "0badcafe", "seq": self.seq, "state": "Running"} | counts
+
+
+class Reporters:
+    """Posts for every shard at its own times."""
+
+    def __init__(self, cluster: LoadedCluster, interval_s: float) -> None:
+        self._cluster = cluster
+        self._interval_s = interval_s
+        self._randomness = random.Random(0)
+        self.shards = [Shard.of_pod(pod) for pod in cluster.pods()]
+        self.latencies_s: list[float] = []
+        self.failures: dict[str, int] = {}
+        """By status code or kind of error."""
+
+    async def run(self, duration_s: float) -> None:
+        """Posts until the duration is over."""
+        # A connection for each post, as processes of their own have it.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        kubeconfig = self._cluster.control_plane.admin_kubeconfig
+        admin = async_client_of_kubeconfig(kubeconfig, POST_TIMEOUT_S)
+        api = httpx.AsyncClient(base_url=self._cluster.api_url, limits=limits, timeout=POST_TIMEOUT_S, trust_env=False)
+        async with admin, api:
+            loops = [asyncio.create_task(self._report(shard, admin, api)) for shard in self.shards]
+            done, _ = await asyncio.wait(loops, timeout=duration_s, return_when=asyncio.FIRST_COMPLETED)
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+        for loop in done:
+            loop.result()
+
+    async def _report(self, shard: Shard, admin: httpx.AsyncClient, api: httpx.AsyncClient) -> None:
+        await asyncio.sleep(self._randomness.uniform(0, self._interval_s))
+        while True:
+            if time.monotonic() - shard.renewed_s > TOKEN_RENEWED_AFTER_S:
+                shard.token = await _token(admin, shard)
+                shard.renewed_s = time.monotonic()
+            await self._post(shard, api)
+            await asyncio.sleep(self._interval_s * self._randomness.uniform(1 - JITTER, 1 + JITTER))
+
+    async def _post(self, shard: Shard, api: httpx.AsyncClient) -> None:
+        path = names.progress_path(shard.namespace, shard.job)
+        begun_s = time.monotonic()
+        try:
+            headers = {"Authorization": f"Bearer {shard.token}"}
+            response = await api.post(path, json=shard.report(), headers=headers)
+        except httpx.TransportError as error:
+            self._fail(type(error).__name__)
+            return
+        self.latencies_s.append(time.monotonic() - begun_s)
+        if response.status_code != ACCEPTED:
+            self._fail(str(response.status_code))
+
+    def _fail(self, what: str) -> None:
+        self.failures[what] = self.failures.get(what, 0) + 1
+
+
+async def _token(admin: httpx.AsyncClient, shard: Shard) -> str:
+    """A token as kubelet asks for it."""
+    spec = {
+        "audiences": [names.token_audience(shard.namespace, shard.job)],
+        "expirationSeconds": TOKEN_LIFETIME_S,
+        "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", **shard.pod},
+    }
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    response = await admin.post(f"/api/v1/namespaces/{shard.namespace}/serviceaccounts/default/token", json=body)
+    response.raise_for_status()
+    return str(response.json()["status"]["token"])
