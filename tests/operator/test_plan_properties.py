@@ -6,7 +6,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drillcore_operator.plan import CreateJob, DeleteResource, Plan, ProgressSeen, PublishEvent, ShardProgress
@@ -71,6 +71,7 @@ def summary(plan: Plan) -> Any:
 histories = st.lists(looks(), min_size=1, max_size=8)
 
 
+@settings(deadline=None)
 @given(history=histories)
 def test_the_end_is_for_good(make: Any, history: list[dict[str, Any]]) -> None:
     plans = carry_on(make, history)
@@ -80,6 +81,7 @@ def test_the_end_is_for_good(make: Any, history: list[dict[str, Any]]) -> None:
         assert not any(isinstance(action, CreateJob | PublishEvent) for action in later.actions)
 
 
+@settings(deadline=None)
 @given(history=histories)
 def test_progress_never_goes_back(make: Any, history: list[dict[str, Any]]) -> None:
     plans = carry_on(make, history)
@@ -91,6 +93,7 @@ def test_progress_never_goes_back(make: Any, history: list[dict[str, Any]]) -> N
         assert (after.status.retries or 0) >= (before.status.retries or 0)
 
 
+@settings(deadline=None)
 @given(history=histories)
 def test_every_condition_is_there_with_a_reason(make: Any, history: list[dict[str, Any]]) -> None:
     for plan in carry_on(make, history):
@@ -99,6 +102,7 @@ def test_every_condition_is_there_with_a_reason(make: Any, history: list[dict[st
         assert plan.status.phase is not None
 
 
+@settings(deadline=None)
 @given(history=histories)
 def test_a_job_is_created_only_where_there_is_none(make: Any, history: list[dict[str, Any]]) -> None:
     for look, plan in zip(history, carry_on(make, history), strict=True):
@@ -107,6 +111,7 @@ def test_a_job_is_created_only_where_there_is_none(make: Any, history: list[dict
         assert not any(isinstance(action, DeleteResource) for action in plan.actions), "no ttl was given"
 
 
+@settings(deadline=None)
 @given(look=looks())
 def test_the_same_look_twice_says_nothing_new(make: Any, look: dict[str, Any]) -> None:
     first, second = carry_on(make, [look, replace_step(look)])
@@ -114,6 +119,7 @@ def test_the_same_look_twice_says_nothing_new(make: Any, look: dict[str, Any]) -
     assert not any(isinstance(action, PublishEvent) for action in second.actions)
 
 
+@settings(deadline=None)
 @given(history=histories)
 def test_success_means_that_every_commit_is_accounted_for(make: Any, history: list[dict[str, Any]]) -> None:
     for plan in carry_on(make, history):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drillcore_operator.keys import JobKey
@@ -76,6 +76,7 @@ reports = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(reports, max_size=20))
 def test_no_order_of_reports_lowers_a_count(sent: list[ProgressReport]) -> None:
     book = ProgressBook()
