@@ -108,7 +108,7 @@ class Session:
     def job(self, workload: Workload) -> Iterable[Row]:
         """The workload's first prompts, then all of it, as jobs in processes of their own.
 
-        The model folder is in memory. The first job shows the start: its first durable sample, from its process's start.
+        The model folder is in memory. The first job shows the start: from its process's start to a durable sample.
         """
         model, _ = self._made()
         parity, prompts = self._require_parity(workload), self._prompts(workload)
