@@ -171,7 +171,10 @@ class Activations:
         words = np.dtype(f"u{manifest.store_dtype.itemsize}")  # Numpy copies integers fastest.
         batch = np.empty((len(states), manifest.hidden_size), words)
         for part, here in states.by_part():
-            stored = self._part_file(part).hidden_states.view(words)
+            file = self._part_file(part)
+            if file.hidden_states is None:
+                raise FormatError(file.path, "the states stand in files of their own")
+            stored = file.hidden_states.view(words)
             lines = stored.reshape(-1, manifest.hidden_size)
             wanted = states.state[here] * stored.shape[1] + self._column
             if len(here) == len(states):

@@ -8,8 +8,9 @@ from pathlib import Path
 import xxhash
 
 from drillcore.errors import ChecksumError, FormatError, ReadError
-from drillcore.layout import is_part
+from drillcore.layout import is_part, row_of_sample
 from drillcore.part_info import FileInfo
+from drillcore.sample_schema import SampleFileInfo
 
 _CHUNK_BYTES = 1 << 20
 
@@ -48,12 +49,32 @@ def check_size(path: Path, info: FileInfo) -> None:
         raise FormatError(path, f"must be {info.bytes} bytes long; it has {size_bytes}")
 
 
+def hash_sample(path: Path) -> tuple[str, SampleFileInfo]:
+    """The checksum of all bytes behind a sample file's header block, and what is said about the whole file.
+
+    Raises:
+        OSError: when it cannot be read.
+    """
+    size_bytes = path.stat().st_size
+    behind_header, whole = _digests(path, size_bytes, header_last=True, on_read=None)
+    return behind_header, SampleFileInfo(size_bytes, int(whole, 16))
+
+
 def _xxh3_64(path: Path, size_bytes: int, on_read: Callable[[int], None] | None) -> str:
+    header_last = is_part(path.name) or row_of_sample(path.name) is not None
+    return _digests(path, size_bytes, header_last=header_last, on_read=on_read)[1]
+
+
+def _digests(
+    path: Path, size_bytes: int, *, header_last: bool, on_read: Callable[[int], None] | None
+) -> tuple[str, str]:
+    """The checksums before and after the header block, which comes last or has no bytes."""
     hasher = xxhash.xxh3_64()
     buffer = memoryview(bytearray(min(_CHUNK_BYTES, max(size_bytes, 1))))
     with path.open("rb", buffering=0) as file:
-        start = _header_block_bytes(file.read(8), size_bytes) if is_part(path.name) else 0
+        start = _header_block_bytes(file.read(8), size_bytes) if header_last else 0
         for begin, end in ((start, size_bytes), (0, start)):
+            behind_header = hasher.hexdigest()
             file.seek(begin)
             while begin < end:
                 count = file.readinto(buffer[: end - begin])
@@ -63,7 +84,7 @@ def _xxh3_64(path: Path, size_bytes: int, on_read: Callable[[int], None] | None)
                 begin += count
                 if on_read:
                     on_read(count)
-    return hasher.hexdigest()
+    return behind_header, hasher.hexdigest()
 
 
 def _header_block_bytes(length: bytes, size_bytes: int) -> int:

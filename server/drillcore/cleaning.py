@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,10 +16,21 @@ from drillcore.durable import sync_folder, writing
 from drillcore.errors import FormatError, ReadError
 from drillcore.journal import read_quarantine
 from drillcore.json_fields import JsonValue
-from drillcore.layout import Layout, ShardLayout, attempt_of, is_journal, is_part, is_quarantine, is_temporary
+from drillcore.layout import (
+    Layout,
+    ShardLayout,
+    attempt_of,
+    is_journal,
+    is_part,
+    is_quarantine,
+    is_temporary,
+    row_of_sample,
+)
+from drillcore.manifest import Manifest
 from drillcore.output import load_manifest
-from drillcore.part_file import Int64s
+from drillcore.part_file import Int64s, PartFile
 from drillcore.part_info import PartInfo
+from drillcore.part_schema import PartSchema
 from drillcore.publish import current_commit
 from drillcore.recover import journaled_parts
 from drillcore.sample_index import SampleIndex
@@ -61,8 +73,9 @@ def clean(
     """Find, and on request remove, files that no commit names and that no resume would use.
 
     A committed shard keeps what its commit names, journaled work that the commit does not hold, and the journals of
-    both. An unfinished one keeps its journals, their parts and its quarantine files. Files that drillcore did not name
-    are never touched.
+    both. An unfinished one keeps its journals, their parts and its quarantine files. With layout PerSample the samples'
+    files that these parts list are kept, and all of them while an attempt may be at work. Files that drillcore did not
+    name are never touched.
 
     Args:
         path: the output's folder.
@@ -80,8 +93,11 @@ def clean(
     manifest = load_manifest(layout.root)
     now = time.time() if now_s is None else now_s
     files = [f for f in _files(layout.root, now) if is_temporary(f.path.name) and f.age_s >= min_age_s]
-    for shard in layout.existing_shards(manifest.shard_count):
-        files.extend(_unneeded(shard, min_age_s, now))
+    shards = [_sorted_out(shard, min_age_s, now) for shard in layout.existing_shards(manifest.shard_count)]
+    for shard in shards:
+        files.extend(shard.unneeded)
+    if manifest.layout == "PerSample" and not any(shard.is_live for shard in shards):
+        files.extend(_unlisted_samples(layout, manifest, shards, min_age_s, now))
     if remove:
         _remove(files)
     return CleanReport(layout.root, tuple(f.path for f in files), sum(f.bytes for f in files), removed=remove)
@@ -92,20 +108,50 @@ def clean_shard(shard: ShardLayout, *, min_age_s: float = MIN_AGE_S, now_s: floa
 
     Raises as `clean` does.
     """
-    files = list(_unneeded(shard, min_age_s, time.time() if now_s is None else now_s))
+    files = _sorted_out(shard, min_age_s, time.time() if now_s is None else now_s).unneeded
     _remove(files)
     return sum(file.bytes for file in files)
 
 
-def _unneeded(shard: ShardLayout, min_age_s: float, now_s: float) -> Iterator[_File]:
+@dataclass(frozen=True)
+class _SortedOut:
+    """The files of a shard's folder."""
+
+    shard: ShardLayout
+    kept: set[str]
+    """Names that a commit or a resume needs."""
+    unneeded: list[_File]
+    is_live: bool
+    """Whether an attempt may still be at work."""
+
+
+def _sorted_out(shard: ShardLayout, min_age_s: float, now_s: float) -> _SortedOut:
     files = [file for file in _files(shard.directory, now_s) if attempt_of(file.path.name)]
     live = {attempt_of(file.path.name) for file in files if file.age_s < min_age_s}
     kept = _kept(shard, current_commit(shard))
     writers = {attempt_of(name) for name in kept if is_part(name)}
+    unneeded = []
     for file in files:
         attempt = attempt_of(file.path.name)
         wrote_kept = is_journal(file.path.name) and attempt in writers
         if not (attempt in live or file.path.name in kept or wrote_kept):
+            unneeded.append(file)
+    return _SortedOut(shard, kept, unneeded, is_live=bool(live))
+
+
+def _unlisted_samples(
+    layout: Layout, manifest: Manifest, shards: Iterable[_SortedOut], min_age_s: float, now_s: float
+) -> Iterator[_File]:
+    """The sample files that no part lists which stays: their attempts died before they journaled them."""
+    schema = PartSchema.of(manifest)
+    rows: set[int] = set()
+    for shard in shards:
+        for name in filter(is_part, shard.kept):
+            with contextlib.suppress(FormatError):
+                rows.update(PartFile(shard.shard.named(name), schema).samples().rows.tolist())
+    for file in _files(layout.samples, now_s) if layout.samples.is_dir() else []:
+        row = row_of_sample(file.path.name)
+        if row is not None and row not in rows and file.age_s >= min_age_s:
             yield file
 
 

@@ -21,7 +21,7 @@ class Counts:
     tokens: int = 0
     states: int = 0
     bytes: int = 0
-    """Of all parts."""
+    """Of all parts, and of the rows' own files with layout PerSample."""
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

@@ -32,6 +32,7 @@ NUMPY_DTYPES: dict[str, np.dtype] = {
     "F16": np.dtype("<f2"),
     "BF16": np.dtype(ml_dtypes.bfloat16),
     "I64": np.dtype("<i8"),
+    "U64": np.dtype("<u8"),
     "I32": np.dtype("<i4"),
     "U8": np.dtype("u1"),
 }

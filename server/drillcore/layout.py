@@ -7,10 +7,11 @@
     <root>/shards/00003/quarantine-5f2c9a10.jsonl
     <root>/shards/00003/index-5f2c9a10.safetensors
     <root>/shards/00003/commit.json
+    <root>/samples/hs_41.safetensors                     layout PerSample: the states of row 41
 
 The eight hexadecimal digits are the attempt id: two attempts never share a file but commit.json, which
-is published whole. A file under construction has the suffix `.tmp`, so that no pattern for finished files
-matches it.
+is published whole, and the samples' files, of which the first one stays. A file under construction has the suffix
+`.tmp`, so that no pattern for finished files matches it.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ _PART = re.compile(r"part-\d{5,9}-([0-9a-f]{8})\.safetensors")
 _INDEX = re.compile(r"index-([0-9a-f]{8})\.safetensors")
 _QUARANTINE = re.compile(r"quarantine-([0-9a-f]{8})\.jsonl")
 _JOURNAL = re.compile(r"journal-([0-9a-f]{8})\.jsonl")
+_SAMPLE = re.compile(r"hs_(0|[1-9]\d{0,18})\.safetensors", re.ASCII)
 _OF_ATTEMPT = re.compile(
-    r"(?:(?:part-\d{5,9}|index|quarantine|journal)-([0-9a-f]{8})\.(?:safetensors|jsonl)(?:\.tmp)?"
+    r"(?:(?:part-\d{5,9}|index|quarantine|journal)-([0-9a-f]{8})\.(?:safetensors|jsonl)(?:(?:\.[0-9a-f]{8})?\.tmp)?"
+    r"|sample-\d{5,9}-\d+-([0-9a-f]{8})\.safetensors\.tmp"
     r"|commit\.json\.([0-9a-f]{8})\.tmp)"
 )
 
@@ -63,7 +66,7 @@ def is_temporary(name: str) -> bool:
 def attempt_of(name: str) -> str | None:
     """The attempt that a file of a shard's folder belongs to; None for commit.json and for foreign files."""
     match = _OF_ATTEMPT.fullmatch(name)
-    return match and (match[1] or match[2])
+    return match and (match[1] or match[2] or match[3])
 
 
 def is_part(name: str) -> bool:
@@ -86,6 +89,17 @@ def is_journal(name: str) -> bool:
     return _JOURNAL.fullmatch(name) is not None
 
 
+def sample_name(row: int) -> str:
+    """The name of a row's file with layout PerSample: the one that speculators' trainer looks for."""
+    return f"hs_{row}.safetensors"
+
+
+def row_of_sample(name: str) -> int | None:
+    """The row whose file has this name; None for files that are no sample's."""
+    match = _SAMPLE.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
 @dataclass(frozen=True)
 class ShardLayout:
     """The files of one shard."""
@@ -93,10 +107,20 @@ class ShardLayout:
     directory: Path
     index: int
     """Of the shard, from 0."""
+    samples: Path
+    """The folder of all shards' sample files, with layout PerSample."""
 
     def part(self, number: int, attempt: str) -> Path:
         """Part `number` of an attempt."""
         return self.directory / f"part-{number:05d}-{attempt}.safetensors"
+
+    def sample(self, row: int) -> Path:
+        """The states of one row, with layout PerSample."""
+        return self.samples / sample_name(row)
+
+    def unpublished_sample(self, part: int, number: int, attempt: str) -> Path:
+        """Where an attempt builds the file of sample `number` of one of its parts."""
+        return temporary(self.directory / f"sample-{part:05d}-{number}-{attempt}.safetensors")
 
     def journal(self, attempt: str) -> Path:
         """The parts that an attempt committed, one a line."""
@@ -156,6 +180,11 @@ class Layout:
         """The folder of the shards' folders."""
         return self.root / "shards"
 
+    @property
+    def samples(self) -> Path:
+        """The folder of the sample files, with layout PerSample."""
+        return self.root / "samples"
+
     def existing_shards(self, count: int) -> list[ShardLayout]:
         """The shards below `count` that have a folder, ascending.
 
@@ -174,4 +203,4 @@ class Layout:
 
     def shard(self, index: int) -> ShardLayout:
         """Shard `index`, from 0."""
-        return ShardLayout(self.shards / f"{index:05d}", index)
+        return ShardLayout(self.shards / f"{index:05d}", index, self.samples)

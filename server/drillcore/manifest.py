@@ -92,6 +92,7 @@ class Manifest:
     stride: TokenStride | None = None
     """With positions Stride only."""
     layout: str = "Packed"
+    """Packed: many rows a file. PerSample: a file a row; only with positions All."""
 
     @property
     def columns(self) -> tuple[int | str, ...]:
@@ -184,7 +185,7 @@ class Manifest:
             generation=None if manifest.value.get("generation") is None else manifest.object("generation").value,
             max_model_len=manifest.integer("maxModelLen", minimum=1),
             shard_count=manifest.object("shards").integer("count", minimum=1, maximum=100_000),
-            layout=_choice(manifest, "layout", ("Packed",)),
+            layout=_choice(manifest, "layout", ("Packed", "PerSample")),
             special_token_ids=manifest.integers("specialTokenIds"),
         )
         if not loaded.columns or len(set(loaded.layers)) != len(loaded.layers):
@@ -192,6 +193,8 @@ class Manifest:
         for field, selection, kind in (("window", loaded.window, "Window"), ("stride", loaded.stride, "Stride")):
             if (selection is not None) != (loaded.positions == kind):
                 raise manifest.error(field, f"must be there with positions {kind}, and only then")
+        if loaded.layout == "PerSample" and loaded.positions != "All":
+            raise manifest.error("layout", f"must be Packed with positions {loaded.positions}")
         return loaded
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from drillcore.part_schema import PartSchema
 from drillcore.records import QuarantineEntry
 from drillcore.sample import Sample, column_of
 from drillcore.shard_view import ShardView, read_quarantines
+from drillcore.stored_sample import StoredSample
 
 _OPEN_PARTS = 128
 """Parts kept mapped. Each holds a file descriptor, of which a process commonly has 1,024."""
@@ -198,7 +199,7 @@ class Output:
             row=int(index.row[position]),
             id=index.id_of(position, part.path),
             token_ids=part.token_ids[tokens],
-            hidden_states=part.hidden_states[states],
+            hidden_states=self._states(shard, position, part, states),
             positions=self._positions(part, states),
             loss_mask=None if part.loss_mask is None else part.loss_mask[tokens],
             num_prompt_tokens=int(index.num_prompt_tokens[position]),
@@ -206,6 +207,17 @@ class Output:
             last_token=None if last_token < 0 else last_token,
             columns=self.columns,
         )
+
+    def _states(self, shard: int, position: int, part: PartFile, states: slice) -> npt.NDArray[Any]:
+        """[P, C, hidden]."""
+        if part.hidden_states is not None:
+            return part.hidden_states[states]
+        view = self.shards[shard]
+        path = view.shard.sample(int(view.index.row[position]))
+        sample = StoredSample.open(path, self._schema.sample_file)
+        if not np.array_equal(sample.token_ids, part.token_ids[states]):
+            raise FormatError(path, f"holds other tokens than {part.path.name} says")
+        return sample.hidden_states
 
     def _positions(self, part: PartFile, states: slice) -> npt.NDArray[np.int32] | None:
         if self._schema.every_token:

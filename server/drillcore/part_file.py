@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from drillcore.errors import FormatError
-from drillcore.part_schema import HIDDEN_STATES, PartSchema
+from drillcore.layout import sample_name
+from drillcore.part_info import FileInfo
+from drillcore.part_schema import SAMPLE_BYTES, SAMPLE_XXH3_64, PartSchema
+from drillcore.sample_schema import HIDDEN_STATES
 from drillcore.tensor_file import TensorFile
 
 Int64s = npt.NDArray[np.int64]
+_NO_BYTES = np.empty(0, np.int64)
+_NO_DIGESTS = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +45,16 @@ class SampleTable:
     has_id: npt.NDArray[np.uint8]
     ids: npt.NDArray[np.uint8]
     """Bytes of all ids in UTF-8."""
+    file_bytes: Int64s
+    """[n]: size of each sample's own file, with layout PerSample; else [0]."""
+    file_xxh3_64: npt.NDArray[np.uint64]
+    """[n]: checksum of each sample's own file, with layout PerSample; else [0]."""
+
+    def sample_files(self) -> Iterator[FileInfo]:
+        """What is said about each sample's own file; nothing with layout Packed."""
+        rows = self.rows[: len(self.file_bytes)]
+        for row, size, digest in zip(rows.tolist(), self.file_bytes.tolist(), self.file_xxh3_64.tolist(), strict=True):
+            yield FileInfo(sample_name(row), size, f"{digest:016x}")
 
 
 class PartFile:
@@ -55,22 +72,23 @@ class PartFile:
         self._schema = schema
         if self._file.metadata != dict(schema.metadata):
             raise FormatError(path, "the part's metadata is not that of this output's manifest")
-        self.hidden_states = self._file.array(
-            HIDDEN_STATES, schema.store_dtype.value, None, schema.num_columns, schema.hidden_size
-        )
-        """[P, C, hidden]."""
+        self.hidden_states: npt.NDArray[Any] | None = None
+        """[P, C, hidden]; None with layout PerSample."""
+        if not schema.per_sample:
+            shape = (None, schema.num_columns, schema.hidden_size)
+            self.hidden_states = self._file.array(HIDDEN_STATES, schema.store_dtype.value, *shape)
         self.token_ids: Int64s = self._file.array("token_ids", "I64", None)
         """[S]."""
         self.positions: npt.NDArray[np.int32] | None = None
         """[P]: index of each state's token in its sequence; None when every token has a state, and for means."""
         if schema.has_positions:
-            self.positions = self._file.array("positions", "I32", len(self.hidden_states))
+            self.positions = self._file.array("positions", "I32", self.num_states)
         self.loss_mask: npt.NDArray[np.uint8] | None = None
         """[S]."""
         if "loss_mask" in self._file:
             self.loss_mask = self._file.array("loss_mask", "U8", len(self.token_ids))
-        if schema.every_token and len(self.hidden_states) != len(self.token_ids):
-            raise FormatError(path, f"{len(self.token_ids)} tokens, but {len(self.hidden_states)} states")
+        if schema.every_token and self.num_states != self.num_tokens:
+            raise FormatError(path, f"{self.num_tokens} tokens, but {self.num_states} states")
 
     @property
     def num_tokens(self) -> int:
@@ -80,7 +98,7 @@ class PartFile:
     @property
     def num_states(self) -> int:
         """P."""
-        return len(self.hidden_states)
+        return self.num_tokens if self.hidden_states is None else len(self.hidden_states)
 
     def samples(self) -> SampleTable:
         """The part's samples.
@@ -104,6 +122,8 @@ class PartFile:
             cu_ids=self._offsets("cu_ids", n, len(ids)),
             has_id=self._file.array("has_id", "U8", n),
             ids=ids,
+            file_bytes=self._file.array(SAMPLE_BYTES, "I64", n) if self._schema.per_sample else _NO_BYTES,
+            file_xxh3_64=self._file.array(SAMPLE_XXH3_64, "U64", n) if self._schema.per_sample else _NO_DIGESTS,
         )
 
     def _offsets(self, name: str, samples: int, total: int) -> Int64s:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from drillcore.json_fields import Fields, JsonValue
 from drillcore.layout import is_part
+from drillcore.sample_columns import SampleColumns
 
 _XXH3_64 = re.compile(r"[0-9a-f]{16}")
 
@@ -22,7 +23,7 @@ class FileInfo:
     name: str
     bytes: int
     xxh3_64: str
-    """16 hexadecimal digits over the file; of a part over its data first, then its header block."""
+    """16 hexadecimal digits over the file; of parts and samples over the data first, then the header block."""
 
     def to_json(self) -> dict[str, JsonValue]:
         """The JSON object."""
@@ -50,11 +51,37 @@ class PartInfo(FileInfo):
     """Per column: the sum of the L2 norms of the states."""
     max_abs: tuple[float, ...]
     """Per column: the largest absolute element."""
+    sample_bytes: int = 0
+    """Of the rows' own files, with layout PerSample."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Of the part and of its rows' own files."""
+        return self.bytes + self.sample_bytes
+
+    @classmethod
+    def of(
+        cls, path: Path, size_bytes: int, checksum: str, columns: SampleColumns, *, states: int, sample_bytes: int = 0
+    ) -> PartInfo:
+        """The part at `path` that holds the samples of `columns`, at least one."""
+        return cls(
+            name=path.name,
+            bytes=size_bytes,
+            xxh3_64=checksum,
+            rows=row_ranges(np.sort(columns.rows)),
+            num_rows=columns.num_samples,
+            tokens=columns.num_tokens,
+            states=states,
+            norm_sums=tuple(columns.norm_sums.sum(axis=0).tolist()),
+            max_abs=tuple(columns.max_abs.max(axis=0).tolist()),
+            sample_bytes=sample_bytes,
+        )
 
     def to_json(self) -> dict[str, JsonValue]:
         """The JSON object of the journal's line."""
         return {
             **super().to_json(),
+            **_sample_bytes_json(self.sample_bytes),
             "rows": [list(pair) for pair in self.rows],
             "numRows": self.num_rows,
             "tokens": self.tokens,
@@ -80,6 +107,7 @@ class PartInfo(FileInfo):
             states=line.integer("states"),
             norm_sums=stats.numbers("normSums"),
             max_abs=stats.numbers("maxAbs"),
+            sample_bytes=_sample_bytes(line),
         )
 
 
@@ -90,6 +118,13 @@ class CommittedPart(FileInfo):
     num_rows: int
     tokens: int
     states: int
+    sample_bytes: int = 0
+    """Of the rows' own files, with layout PerSample."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Of the part and of its rows' own files."""
+        return self.bytes + self.sample_bytes
 
     def to_json(self) -> dict[str, JsonValue]:
         """The JSON object."""
@@ -97,13 +132,14 @@ class CommittedPart(FileInfo):
             "numRows": self.num_rows,
             "tokens": self.tokens,
             "states": self.states,
+            **_sample_bytes_json(self.sample_bytes),
         }
         return {**super().to_json(), **counts}
 
     @classmethod
     def of(cls, part: PartInfo) -> CommittedPart:
         """What commit.json says about a finished part."""
-        return cls(part.name, part.bytes, part.xxh3_64, part.num_rows, part.tokens, part.states)
+        return cls(part.name, part.bytes, part.xxh3_64, part.num_rows, part.tokens, part.states, part.sample_bytes)
 
     @classmethod
     def from_fields(cls, part: Fields) -> CommittedPart:
@@ -118,7 +154,16 @@ class CommittedPart(FileInfo):
             num_rows=part.integer("numRows"),
             tokens=part.integer("tokens"),
             states=part.integer("states"),
+            sample_bytes=_sample_bytes(part),
         )
+
+
+def _sample_bytes(part: Fields) -> int:
+    return part.integer("sampleBytes", minimum=1) if "sampleBytes" in part.value else 0
+
+
+def _sample_bytes_json(sample_bytes: int) -> dict[str, JsonValue]:
+    return {"sampleBytes": sample_bytes} if sample_bytes else {}
 
 
 def row_ranges(rows: npt.NDArray[np.int64]) -> tuple[tuple[int, int], ...]:

@@ -2,7 +2,8 @@
 
 A part is a safetensors file: eight bytes of header length, the header as JSON, the tensors. Our header is
 padded with spaces to a block whose size is known before the first state is: the states stream behind it,
-and the header is written last. Source of the layout: the safetensors format description,
+and the header is written last. With layout PerSample the states stand in a file for each row, and the part holds the
+rest, and what is needed to check those files. Source of the layout: the safetensors format description,
 https://github.com/huggingface/safetensors#format.
 """
 
@@ -18,10 +19,12 @@ import numpy as np
 from drillcore.dtypes import StoreDType
 from drillcore.layout import FORMAT_VERSION
 from drillcore.manifest import Manifest
+from drillcore.sample_schema import HIDDEN_STATES, SampleFileSchema
 from drillcore.tensor_header import LENGTH_BYTES, TensorSpec, header_bytes, padded_header, widest_header_bytes
 
-HIDDEN_STATES = "hidden_states"
 PADDING = "padding"
+SAMPLE_BYTES = "sample_bytes"
+SAMPLE_XXH3_64 = "sample_xxh3_64"
 
 _BLOCK_BYTES = 4096
 _TAIL = (
@@ -42,6 +45,8 @@ class PartSchema:
     means: bool
     """Whether a state is a mean over tokens, so that it has no position."""
     metadata: Mapping[str, str]
+    per_sample: bool = False
+    """Whether the states stand in files of their own, one a row."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> PartSchema:
@@ -60,7 +65,13 @@ class PartSchema:
                 "finalNorm": json.dumps(manifest.final_norm),
                 "dtype": manifest.store_dtype.value,
             },
+            per_sample=manifest.layout == "PerSample",
         )
+
+    @cached_property
+    def sample_file(self) -> SampleFileSchema:
+        """What the file of one row holds, with layout PerSample."""
+        return SampleFileSchema(self.store_dtype, self.num_columns, self.hidden_size, self.metadata)
 
     @property
     def state_bytes(self) -> int:
@@ -75,7 +86,8 @@ class PartSchema:
     @cached_property
     def header_block_bytes(self) -> int:
         """Bytes before the first state: the widest header that a part of this schema can need."""
-        length = LENGTH_BYTES + widest_header_bytes((HIDDEN_STATES, *_TAIL, PADDING), self.metadata)
+        own = (SAMPLE_BYTES, SAMPLE_XXH3_64) if self.per_sample else (HIDDEN_STATES, PADDING)
+        length = LENGTH_BYTES + widest_header_bytes((*own, *_TAIL), self.metadata)
         return -(-length // _BLOCK_BYTES) * _BLOCK_BYTES
 
     def header_block(self, tensors: Mapping[str, TensorSpec]) -> bytes:
@@ -83,7 +95,7 @@ class PartSchema:
         return padded_header(header_bytes(tensors, self.metadata), self.header_block_bytes)
 
     def part_bytes(self, *, samples: int, tokens: int, states: int, id_bytes: int = 0, loss_mask: bool = False) -> int:
-        """Size of a part with that much in it.
+        """Size of a part with that much in it, and of its rows' own files.
 
         Args:
             samples: rows in the part.
@@ -101,4 +113,7 @@ class PartSchema:
             tail += 4 * states
         if loss_mask:
             tail += tokens
+        if self.per_sample:
+            # Two columns of the table, and what each file has beside its states.
+            tail += int64 * (2 * samples + tokens) + samples * self.sample_file.header_block_bytes
         return self.header_block_bytes + states * self.state_bytes + tail

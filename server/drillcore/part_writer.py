@@ -12,10 +12,11 @@ import xxhash
 
 from drillcore.durable import create, rename, sync, write_at, writing
 from drillcore.layout import temporary
-from drillcore.part_info import PartInfo, row_ranges
-from drillcore.part_schema import HIDDEN_STATES, PADDING, PartSchema
+from drillcore.part_info import PartInfo
+from drillcore.part_schema import PADDING, PartSchema
 from drillcore.records import SampleEnd
 from drillcore.sample_columns import SampleColumns
+from drillcore.sample_schema import HIDDEN_STATES
 from drillcore.tensor_header import TensorSpec
 
 _ZEROS = memoryview(bytes(1 << 20))
@@ -131,7 +132,7 @@ class PartWriter:
             # After a failed fsync the kernel may have dropped pages, and a second one would succeed: never try again.
             self._release()
         rename(self._temporary, self.path)
-        return self._info(size_bytes, checksum)
+        return PartInfo.of(self.path, size_bytes, checksum, self._columns, states=self._num_states)
 
     def abandon(self) -> None:
         """Remove the unfinished file."""
@@ -193,16 +194,3 @@ class PartWriter:
         if fd >= 0:
             with writing(self._temporary):
                 os.close(fd)
-
-    def _info(self, size_bytes: int, checksum: str) -> PartInfo:
-        return PartInfo(
-            name=self.path.name,
-            bytes=size_bytes,
-            xxh3_64=checksum,
-            rows=row_ranges(np.sort(self._columns.rows)),
-            num_rows=self._columns.num_samples,
-            tokens=self._columns.num_tokens,
-            states=self._num_states,
-            norm_sums=tuple(self._columns.norm_sums.sum(axis=0).tolist()),
-            max_abs=tuple(self._columns.max_abs.max(axis=0).tolist()),
-        )

@@ -52,6 +52,8 @@ def publish_manifest(layout: Layout, manifest: Manifest) -> None:
         ) from error
     _refuse_other_identity(layout, manifest, published)
     make_folder(layout.shards)
+    if manifest.layout == "PerSample":
+        make_folder(layout.samples)
 
 
 def current_commit(shard: ShardLayout) -> Commit | None:
@@ -222,7 +224,7 @@ def _counts(index: SampleIndex, parts: Sequence[PartInfo], quarantine: Quarantin
         rows_skipped=quarantine.num_skipped,
         tokens=int(index.num_tokens.sum()),
         states=int(index.num_states.sum()),
-        bytes=sum(part.bytes for part in parts),
+        bytes=sum(part.total_bytes for part in parts),
     )
 
 

@@ -17,6 +17,7 @@ from drillcore.part_file import Int64s, PartFile
 from drillcore.part_info import PartInfo, row_ranges
 from drillcore.part_schema import PartSchema
 from drillcore.records import QuarantineEntry
+from drillcore.stored_sample import check_sample_files
 
 _CHECK_THREADS = 4
 
@@ -37,7 +38,7 @@ class Recovered:
     @property
     def bytes(self) -> int:
         """Of all trusted parts."""
-        return sum(part.bytes for part in self.parts)
+        return sum(part.total_bytes for part in self.parts)
 
     @property
     def rows_done(self) -> Int64s:
@@ -48,8 +49,9 @@ class Recovered:
 def recover(shard: ShardLayout, manifest: Manifest, keep: range | None = None) -> Recovered:
     """Read the journals of all attempts at a shard, and check every part that they name.
 
-    Journals count in name order, their lines in file order. A part holds when its size, its checksum and its
-    table of samples are what the journal says. Whatever does not hold is left where it is, and reported.
+    Journals count in name order, their lines in file order. A part holds when its size, its checksum and its table of
+    samples are what the journal says, and with layout PerSample so do the files that it lists. Whatever does not hold
+    is left where it is, and reported.
 
     Args:
         shard: whose attempts.
@@ -91,16 +93,20 @@ def _checked(shard: ShardLayout, part: PartInfo, schema: PartSchema) -> tuple[Pa
     path = shard.named(part.name)
     try:
         check_file(path, part)
-        return part, part_rows(PartFile(path, schema), part, path)
+        file = PartFile(path, schema)
+        rows = part_rows(file, part, path)
+        check_sample_files(shard, file.samples())
+        return part, rows
     except DrillcoreError as error:
         return error
 
 
 def part_rows(file: PartFile, part: PartInfo, path: Path) -> Int64s:
     """[n]: the rows of an open part, ascending; raises `FormatError` when they are not what the journal says."""
-    rows: Int64s = np.sort(file.samples().rows)
-    said = (part.rows, part.num_rows, part.tokens, part.states)
-    if said != (row_ranges(rows), len(rows), file.num_tokens, file.num_states):
+    table = file.samples()
+    rows: Int64s = np.sort(table.rows)
+    said = (part.rows, part.num_rows, part.tokens, part.states, part.sample_bytes)
+    if said != (row_ranges(rows), len(rows), file.num_tokens, file.num_states, int(table.file_bytes.sum())):
         raise FormatError(path, "the part holds other rows, tokens or states than the journal says")
     return rows
 

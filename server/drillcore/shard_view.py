@@ -152,5 +152,5 @@ def _counts(index: SampleIndex, parts: Sequence[CommittedPart], quarantined: Seq
         rows_skipped=sum(entry.skipped for entry in quarantined),
         tokens=int(index.num_tokens.sum()),
         states=int(index.num_states.sum()),
-        bytes=sum(part.bytes for part in parts),
+        bytes=sum(part.total_bytes for part in parts),
     )

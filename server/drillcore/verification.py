@@ -24,6 +24,7 @@ from drillcore.part_schema import PartSchema
 from drillcore.publish import publish_complete
 from drillcore.sample_index import SampleIndex
 from drillcore.shard_view import ShardView, layer_stats
+from drillcore.stored_sample import check_sample_files
 
 _STATS_TOLERANCE = 1e-9
 """Relative; sums of float64 in another order differ by less."""
@@ -132,7 +133,7 @@ class _Checks:
         tables = []
         for part in commit.parts:
             try:
-                tables.append(self._table(shard.named(part.name), part))
+                tables.append(self._table(shard, part))
             except DrillcoreError as error:
                 yield str(error)
         yield from _commit_problems(shard, commit)
@@ -140,15 +141,17 @@ class _Checks:
             yield from _index_problems(shard, commit, view, tables, self._manifest)
         yield from self._row_problems(shard, commit, view)
 
-    def _table(self, path: Path, part: CommittedPart) -> SampleTable:
+    def _table(self, shard: ShardLayout, part: CommittedPart) -> SampleTable:
+        path = shard.named(part.name)
         check_file(path, part, self._read)
         file = PartFile(path, self._schema)
         table = file.samples()
-        found = (len(table.rows), file.num_tokens, file.num_states)
-        if found != (part.num_rows, part.tokens, part.states):
+        found = (len(table.rows), file.num_tokens, file.num_states, int(table.file_bytes.sum()))
+        if found != (part.num_rows, part.tokens, part.states, part.sample_bytes):
             raise FormatError(
                 path, f"holds {found[0]} rows, {found[1]} tokens, {found[2]} states: not what was committed"
             )
+        check_sample_files(shard, table, self._read)
         return table
 
     def _row_problems(self, shard: ShardLayout, commit: Commit, view: ShardView) -> Iterator[str]:
@@ -186,7 +189,7 @@ class _Checks:
 
 
 def _commit_problems(shard: ShardLayout, commit: Commit) -> Iterator[str]:
-    if commit.counts.bytes != sum(part.bytes for part in commit.parts):
+    if commit.counts.bytes != sum(part.total_bytes for part in commit.parts):
         yield f"{shard.commit}: `counts.bytes` is not the sum of the parts"
     if {attempt_of(commit.index.name), attempt_of(commit.quarantine.name)} != {commit.attempt}:
         yield f"{shard.commit}: the index and the quarantine file are not those of attempt {commit.attempt[:80]}"

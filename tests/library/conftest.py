@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,13 +11,17 @@ import pytest
 from drillcore.commit import Commit
 from drillcore.dtypes import StoreDType
 from drillcore.journal import Journal, QuarantineLog
-from drillcore.layout import Layout
+from drillcore.layout import Layout, ShardLayout
 from drillcore.manifest import Manifest, ModelIdentity
 from drillcore.part_info import PartInfo
 from drillcore.part_schema import PartSchema
 from drillcore.part_writer import PartWriter
 from drillcore.publish import publish_commit, publish_complete, publish_manifest
 from drillcore.records import QuarantineEntry, QuarantineReason, SampleEnd
+from drillcore.sample_part_writer import SamplePartWriter
+
+SYNCS = ThreadPoolExecutor(2)
+"""Waits for the disk, with layout PerSample."""
 
 BASE = Manifest(
     engine_version="0.1.0",
@@ -110,12 +115,19 @@ class Maker:
     def claim(self) -> None:
         publish_manifest(self.layout, self.manifest)
 
-    def write(self, writer: PartWriter, rows: Iterable[int], *, loss_mask: bool = False) -> None:
+    def write(self, writer: PartWriter | SamplePartWriter, rows: Iterable[int], *, loss_mask: bool = False) -> None:
         for number in rows:
             row = self.row(number, loss_mask=loss_mask)
             for chunk in np.array_split(row.states, 2):
                 writer.append(memoryview(np.ascontiguousarray(chunk).view(np.uint8).reshape(-1)))
             writer.end_sample(row.end)
+
+    def part_writer(
+        self, folder: ShardLayout, number: int, attempt: str, syncs: Executor = SYNCS
+    ) -> PartWriter | SamplePartWriter:
+        if self.schema.per_sample:
+            return SamplePartWriter(folder, number, attempt, self.schema, syncs)
+        return PartWriter(folder.part(number, attempt), self.schema)
 
     def part(
         self,
@@ -128,7 +140,9 @@ class Maker:
     ) -> PartInfo:
         folder = self.layout.shard(shard)
         folder.directory.mkdir(parents=True, exist_ok=True)
-        writer = PartWriter(folder.part(number, attempt), self.schema)
+        if self.schema.per_sample:
+            folder.samples.mkdir(exist_ok=True)
+        writer = self.part_writer(folder, number, attempt)
         self.write(writer, rows, loss_mask=loss_mask)
         info = writer.close()
         assert info is not None

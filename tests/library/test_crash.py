@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 
 import pytest
 
 import drillcore
 from drillcore.journal import Journal, QuarantineLog
-from drillcore.part_writer import PartWriter
 from drillcore.publish import publish_commit, publish_complete, publish_manifest
 from drillcore.recover import recover
 
@@ -18,6 +18,15 @@ CALLS = ("open", "pwrite", "fsync", "rename", "link", "unlink", "mkdir", "close"
 
 class Crash(BaseException):
     """The process is dead: no handler of ours runs on."""
+
+
+class AtOnce(Executor):
+    """Runs what it is given in the caller's thread, so that the order of system calls is the same each time."""
+
+    def submit(self, function, /, *arguments):
+        future = Future()
+        future.set_result(function(*arguments))
+        return future
 
 
 def watch(patch: pytest.MonkeyPatch, before: Callable[[int, str], None]) -> None:
@@ -46,7 +55,7 @@ def attempt_at(maker, attempt: str, committed: set[int], computed: list[int]) ->
     missing = [row for row in ROWS if row not in recovered.rows_done]
     for number, rows in enumerate((missing[:2], missing[2:])):
         stored = [row for row in rows if row not in QUARANTINED]
-        writer = PartWriter(shard.part(number, attempt), maker.schema)
+        writer = maker.part_writer(shard, number, attempt, AtOnce())
         for row in rows:
             if row in QUARANTINED:
                 log.append(maker.quarantined(row))
@@ -84,13 +93,14 @@ def number_of_calls(maker) -> int:
     return len(calls)
 
 
-@pytest.fixture
-def places(maker, monkeypatch):
+@pytest.fixture(params=["Packed", "PerSample"])
+def places(maker, monkeypatch, request):
     """A maker of an output in a folder of its own for each place where something happens.
 
     fsync is only counted: the death of a process loses no page, and hundreds of them take long.
     """
     monkeypatch.setattr(os, "fsync", lambda fd: None)
+    maker = maker.vary(layout=request.param)
     measured = maker.vary()
     measured.root = maker.root.with_name("measured")
     count = number_of_calls(measured)

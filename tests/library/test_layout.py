@@ -11,6 +11,7 @@ from drillcore.layout import (
     is_quarantine,
     is_temporary,
     new_attempt_id,
+    row_of_sample,
     temporary,
 )
 
@@ -40,7 +41,24 @@ def test_every_file_of_an_attempt_is_known_by_its_name_also_under_construction()
         assert is_temporary(temporary(path).name)
         assert not kind(temporary(path).name)
     assert attempt_of(temporary(shard.commit, attempt).name) == attempt
+    assert attempt_of(temporary(shard.sample_index(attempt), attempt).name) == attempt
+    assert attempt_of(shard.unpublished_sample(2, 17, attempt).name) == attempt
+    assert is_temporary(shard.unpublished_sample(2, 17, attempt).name)
     assert attempt_of("commit.json") is None
+
+
+def test_the_file_of_a_row_is_the_one_that_trainers_look_for():
+    layout = Layout(Path("out"))
+    assert layout.shard(3).sample(41) == Path("out/samples/hs_41.safetensors")
+    assert row_of_sample(layout.shard(0).sample(2**40 + 7).name) == 2**40 + 7
+    for name in (
+        "hs_041.safetensors",
+        "hs_-1.safetensors",
+        "hs_1.safetensors.tmp",
+        "x_1.safetensors",
+        "hs_.safetensors",
+    ):
+        assert row_of_sample(name) is None
 
 
 @pytest.mark.parametrize("name", ["../part-00000-5f2c9a10.safetensors", "part-00000-5F2C9A10.safetensors", ""])

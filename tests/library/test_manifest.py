@@ -55,7 +55,7 @@ def test_a_manifest_of_version_0_is_refused_with_both_versions_and_what_to_do(tm
         ("hiddenSize", 0),
         ("storeDtype", "F64"),
         ("positions", "Some"),
-        ("layout", "PerSample"),
+        ("layout", "Loose"),
         ("shards", {"count": 0}),
         ("shards", {"count": 10**9}),
         ("dataset", {"uri": "file:///x", "files": [{"path": "x"}]}),

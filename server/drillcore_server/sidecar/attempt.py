@@ -17,10 +17,12 @@ from drillcore.cleaning import clean_shard
 from drillcore.commit import Commit
 from drillcore.journal import Journal, QuarantineLog
 from drillcore.layout import Layout, ShardLayout
+from drillcore.part_file import PartFile
 from drillcore.part_info import PartInfo
 from drillcore.part_schema import PartSchema
 from drillcore.publish import current_commit, publish_commit, publish_complete, publish_manifest
 from drillcore.recover import Recovered, recover
+from drillcore.stored_sample import check_sample_sizes
 from drillcore_server.errors import ShardError
 from drillcore_server.ring.job_file import JobFile
 from drillcore_server.sidecar.part_thread import PartJournal
@@ -148,6 +150,10 @@ def find_commit(layout: Layout, job: JobFile) -> Commit | None:
         return None
     for file in (*commit.parts, commit.index, commit.quarantine):
         check_size(shard.named(file.name), file)
+    schema = PartSchema.of(job.manifest)
+    if schema.per_sample:
+        for part in commit.parts:
+            check_sample_sizes(shard, PartFile(shard.named(part.name), schema).samples())
     return commit
 
 

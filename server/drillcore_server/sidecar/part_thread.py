@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from drillcore.journal import Journal
 from drillcore.layout import ShardLayout
@@ -14,7 +15,11 @@ from drillcore.part_info import PartInfo
 from drillcore.part_schema import PartSchema
 from drillcore.part_writer import PartWriter
 from drillcore.records import SampleEnd
+from drillcore.sample_part_writer import SamplePartWriter
 from drillcore_server.sidecar.cursors import Spans
+
+_SYNC_THREADS: Final = 16
+"""Files of single samples that wait for the disk at once, with layout PerSample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ Event: TypeAlias = ChunkWritten | PartClosed
 
 
 class PartJournal:
-    """The attempt's journal and part numbers, shared by its part threads."""
+    """The attempt's journal, part numbers and sync threads, shared by its part threads."""
 
     def __init__(self, journal: Journal, shard: ShardLayout, attempt: str, numbers: Iterator[int]) -> None:
         self._journal = journal
@@ -85,17 +90,24 @@ class PartJournal:
         self._attempt = attempt
         self._numbers = numbers
         self._lock = threading.Lock()
+        self._syncs = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="sync")
 
-    def begin(self, schema: PartSchema) -> PartWriter:
+    def begin(self, schema: PartSchema) -> PartWriter | SamplePartWriter:
         """A new part under the attempt's next number."""
         with self._lock:
             number = next(self._numbers)
+        if schema.per_sample:
+            return SamplePartWriter(self._shard, number, self._attempt, schema, self._syncs)
         return PartWriter(self._shard.part(number, self._attempt), schema)
 
     def commit(self, part: PartInfo) -> None:
         """Journals a durable part: from now on its rows are committed."""
         with self._lock:
             self._journal.append(part)
+
+    def close(self) -> None:
+        """Ends the sync threads; no part is open any more."""
+        self._syncs.shutdown()
 
 
 class PartThread:
@@ -108,7 +120,7 @@ class PartThread:
         self._emit = emit
         self._commands: SimpleQueue[Command] = SimpleQueue()
         self._abandoned = threading.Event()
-        self._part: PartWriter | None = None
+        self._part: PartWriter | SamplePartWriter | None = None
         self._spans = Spans()
 
     def put(self, command: Command) -> None:
@@ -146,7 +158,7 @@ class PartThread:
             case ClosePart():
                 self._close_part()
 
-    def _open_part(self) -> PartWriter:
+    def _open_part(self) -> PartWriter | SamplePartWriter:
         if self._part is None:
             self._part = self._journal.begin(self._schema)
         return self._part

@@ -42,7 +42,7 @@ class ShardProgress:
         self.rows_durable = self.rows_written = num_rows
         self.rows_quarantined = num_quarantined
         self.tokens_durable = self.tokens_written = sum(part.tokens for part in parts)
-        self.bytes_durable = self.bytes_written = sum(part.bytes for part in parts)
+        self.bytes_durable = self.bytes_written = sum(part.total_bytes for part in parts)
 
     def add_written(self, num_tokens: int, num_bytes: int) -> None:
         """Counts a whole sample."""
@@ -58,7 +58,7 @@ class ShardProgress:
         """Counts a journaled part."""
         self.rows_durable += part.num_rows
         self.tokens_durable += part.tokens
-        self.bytes_durable += part.bytes
+        self.bytes_durable += part.total_bytes
 
     def take_commit(self, rows_out: int, rows_quarantined: int, num_tokens: int, num_bytes: int) -> None:
         """Counts what commit.json says."""

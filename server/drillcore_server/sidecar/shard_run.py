@@ -92,7 +92,9 @@ class ShardRun:
             ledger = attempt.ledger()
             waker = Waker()
             stack.callback(waker.close)
-            pool = PartPool(self._job.num_writers, attempt.schema, attempt.part_journal(), self._limits(), waker.wake)
+            journal = attempt.part_journal()
+            stack.callback(journal.close)
+            pool = PartPool(self._job.num_writers, attempt.schema, journal, self._limits(), waker.wake)
             stack.callback(pool.stop)
             limit = self._job.size_limit_bytes
             router = SampleRouter(
