@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 from drillcore_server.api.app import create_app
 from drillcore_server.api.file_engine import FileEngine
 from drillcore_server.api.loading import load_model
-from drillcore_server.api.serving import make_server, make_services
 from drillcore_server.api.services import Services
+from drillcore_server.api.serving import make_server, make_services
 from drillcore_server.api.settings import ServeSettings
 from drillcore_server.api.storage import Storage
 from drillcore_server.volumes import Volumes
@@ -53,7 +53,9 @@ class Served:
         """A connection on which one request was sent and nothing read."""
         host, port = self.url.removeprefix("http://").split(":")
         body = json.dumps(fields).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
         connection = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
         connection.sendall(head.encode() + body)
         return connection
@@ -191,7 +193,9 @@ def expected_states(tiny_folder: Path, reference_states: Any) -> Callable[..., t
 
 
 @pytest.fixture(scope="session")
-def assert_file(expected_states: Callable[..., torch.Tensor], row_criterion: Callable[..., None]) -> Callable[..., None]:
+def assert_file(
+    expected_states: Callable[..., torch.Tensor], row_criterion: Callable[..., None]
+) -> Callable[..., None]:
     """`assert_file(path, ids, start, end)`: the file has the states of ids[start:end], and nothing else."""
 
     def check(path: str | Path, ids: list[int], start: int = 0, end: int | None = None) -> None:

@@ -48,7 +48,7 @@ class CompletionChunks:
 
     def first(self, index: int, extraction: Extraction) -> dict[str, Any]:
         """The prompt's ids."""
-        return self._choice(index, "", **self._form.prompt_ids(extraction))
+        return self._choice(index, "", **self._form.prompt_ids(extraction), **self._form.token_ids([]))
 
     def delta(self, index: int, delta: Delta) -> dict[str, Any]:
         """A token's text."""
@@ -56,7 +56,8 @@ class CompletionChunks:
 
     def last(self, index: int, extraction: Extraction) -> dict[str, Any]:
         """The end."""
-        return self._form.part([{**self._form.last_choice(index, extraction), "text": extraction.rest}])
+        last = self._form.last_choice(index, extraction) | self._form.token_ids([])
+        return self._form.part([{**last, "text": extraction.rest}])
 
     def _choice(self, index: int, text: str, **fields: Any) -> dict[str, Any]:
         return self._form.part([{"index": index, "text": text, "logprobs": None, "finish_reason": None, **fields}])
@@ -70,8 +71,8 @@ class ChatChunks:
 
     def first(self, index: int, extraction: Extraction) -> dict[str, Any]:
         """The role, and the prompt's ids."""
-        ids = self._form.prompt_ids(extraction)
-        return self._form.part([_choice(index, {"role": "assistant", "content": ""})], **ids)
+        choice = _choice(index, {"role": "assistant", "content": ""}) | self._form.token_ids([])
+        return self._form.part([choice], **self._form.prompt_ids(extraction))
 
     def delta(self, index: int, delta: Delta) -> dict[str, Any]:
         """A token's text."""
@@ -81,7 +82,8 @@ class ChatChunks:
     def last(self, index: int, extraction: Extraction) -> dict[str, Any]:
         """The end."""
         delta = {"content": extraction.rest} if extraction.rest else {}
-        return self._form.part([{**self._form.last_choice(index, extraction), "delta": delta}])
+        last = self._form.last_choice(index, extraction) | self._form.token_ids([])
+        return self._form.part([{**last, "delta": delta}])
 
 
 def _choice(index: int, delta: dict[str, Any]) -> dict[str, Any]:
