@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from drillcore_server.connector.list_sink import ListSink
 from drillcore_server.connector.positions import RANGED_POSITIONS
-from drillcore_server.engine import Engine, EngineConfig, Request, Sampling, state_shape
+from drillcore_server.engine import Engine, EngineConfig, Request, Sampling, extract, state_shape
 from drillcore_server.engine.random_stream import gumbel_noise
 from drillcore_server.models.loader import load_decoder
 from drillcore_server.models.spec import ModelSpec
@@ -18,6 +20,8 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
+DEMO_MODEL = Path(__file__).parents[2] / "volumes/models/smollm2-135m-instruct"
+TEXT = "A drill core is the cylinder of rock that shows every layer at the place where the drill went down. " * 20
 HEAD_DIM = 64
 LENGTHS = (1, 63, 64, 65, 200, 7, 128, 3, 90, 31)
 
@@ -221,3 +225,29 @@ def test_means_and_strides_are_those_of_all_states(cuda_engine):
     for row, states in found[PositionsKind.ALL].items():
         torch.testing.assert_close(found[PositionsKind.MEAN][row], states.mean(dim=0, keepdim=True))
         torch.testing.assert_close(found[PositionsKind.STRIDE][row], states[::7])
+
+
+@pytest.mark.skipif(not DEMO_MODEL.exists(), reason="needs the demo model: `make demo-model`")
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.1)])
+def test_states_of_the_demo_model_equal_transformers(plan_of, reference_states, row_criterion, dtype, tolerance):
+    from transformers import AutoTokenizer
+
+    token_ids = AutoTokenizer.from_pretrained(DEMO_MODEL)(TEXT)["input_ids"]
+    spec = ModelSpec.from_folder(DEMO_MODEL)
+    decoder = load_decoder(
+        DEMO_MODEL, spec, device="cuda", dtype=dtype, num_layers=spec.num_layers, lm_head=False, final_norm=True
+    )
+
+    states = extract(decoder, plan_of(decoder), [token_ids])[0].hidden_states.float()
+
+    found = reference_states(DEMO_MODEL, token_ids)
+    expected = torch.stack([*found.residual, found.final_norm], dim=1)
+    row_criterion(states, expected, tolerance)
+    layers = torch.cosine_similarity(_by_layer(states[1:]), _by_layer(expected[1:]), dim=1)
+    assert layers.min() >= 0.999
+    assert smallest_cosine(states[1:, :-2], expected[1:, 1:-1]) < 0.999
+
+
+def _by_layer(states: torch.Tensor) -> torch.Tensor:
+    """[C, S * D] of states [S, C, D]."""
+    return states.double().transpose(0, 1).flatten(1)
