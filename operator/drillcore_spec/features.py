@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from drillcore_spec.enums import OutputLayout
 from drillcore_spec.errors import Location, Source, SpecError
 from drillcore_spec.job import ExtractionJobSpec
 
@@ -22,12 +21,7 @@ class Unbuilt:
     """What the job asks for; false when it does not ask for this feature."""
 
 
-def _one_of(value: object, *unbuilt: object) -> object:
-    return value if value in unbuilt else None
-
-
 UNBUILT: tuple[Unbuilt, ...] = (
-    Unbuilt(("spec", "output", "layout"), "Packed", lambda s: _one_of(s.output.layout, OutputLayout.PER_SAMPLE)),
     Unbuilt(
         ("spec", "engine", "tensorParallelSize"),
         "1",

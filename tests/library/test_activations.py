@@ -1,3 +1,5 @@
+import threading
+
 import numpy as np
 import pytest
 
@@ -24,9 +26,10 @@ def as_rows(states):
     return sorted(line.tobytes() for line in states)
 
 
-@pytest.fixture(params=["All", "Last", "LossMask", "Mean"])
+@pytest.fixture(params=["All", "Last", "LossMask", "Mean", "PerSample"])
 def output(make, request):
-    maker = make(positions=request.param, store_dtype=StoreDType.BF16, shard_count=2, special_token_ids=(0, 1, 7, 30))
+    kind = {"layout": "PerSample"} if request.param == "PerSample" else {"positions": request.param}
+    maker = make(**kind, store_dtype=StoreDType.BF16, shard_count=2, special_token_ids=(0, 1, 7, 30))
     maker.shard([range(0, 30, 2), range(1, 30, 2), [30]])
     maker.shard([range(31, 50)], shard=1)
     return maker, drillcore.open(maker.root)
@@ -74,6 +77,33 @@ def test_a_batch_is_the_callers_own(maker):
     first = next(iter(output.activations(2, 4)))
     first[:] = 0
     assert np.any(next(iter(output.activations(2, 4))))
+
+
+def test_half_an_epoch_leaves_no_thread(maker):
+    maker.shard([range(40)])
+    batches = iter(drillcore.open(maker.root).activations(2, 4))
+    next(batches)
+    assert any(thread.name.startswith("activations") for thread in threading.enumerate())
+    batches.close()
+    assert not any(thread.name.startswith("activations") for thread in threading.enumerate())
+
+
+def test_a_fault_in_a_part_reaches_the_caller(maker):
+    maker.shard([range(4), range(4, 8)])
+    output = drillcore.open(maker.root)
+    part = maker.layout.shard(0).named(output.shards[0].parts[1].name)
+    part.write_bytes(part.read_bytes()[:-1])
+    with pytest.raises(drillcore.FormatError, match=part.name):
+        list(output.activations(2, 4))
+
+
+def test_rows_of_an_unfinished_output_come_as_far_as_they_are(make):
+    maker = make(shard_count=2)
+    maker.shard([range(6)])
+    maker.shard([range(10, 14)], shard=1, commit=False)
+    activations = drillcore.open(maker.root, allow_incomplete=True).activations(2, 5)
+    wanted = expected(maker, [*range(6), *range(10, 14)], 0)
+    assert np.concatenate(list(activations)).tobytes() == wanted.tobytes()
 
 
 def test_an_output_without_states_gives_no_batch(maker):

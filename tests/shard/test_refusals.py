@@ -21,7 +21,7 @@ WRONG = [
     ("engine.maxModelLen", 513, Reason.BAD_SPEC, ["spec.engine.maxModelLen", "512", "513"]),
     ("generation.maxTokens", 512, Reason.BAD_SPEC, ["spec.generation.maxTokens", "512"]),
     ("extraction.positions", "Stride", Reason.BAD_SPEC, ["spec.extraction.stride", "Stride"]),
-    ("output.layout", "PerSample", Reason.BAD_SPEC, ["spec.output.layout", "PerSample"]),
+    ("output.layout", "Loose", Reason.BAD_SPEC, ["spec.output.layout", "Packed", "PerSample"]),
 ]
 
 

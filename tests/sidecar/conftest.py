@@ -78,6 +78,10 @@ class Shard:
         return (self.ring_dir / "failure.txt").read_text()
 
     @property
+    def per_sample(self) -> bool:
+        return bool(self.settings["manifest"]["layout"] == "PerSample")
+
+    @property
     def trace_path(self) -> Path:
         return self.ring_dir / "trace.txt"
 
@@ -115,6 +119,9 @@ class Shard:
         quarantined = {row for row in range(rows_in) if every and row % every == 0}
         assert {entry.row for entry in output.quarantined()} == quarantined
         assert output.rows.tolist() == [row for row in range(rows_in) if row not in quarantined]
+        if self.per_sample:
+            files = {path.name for path in Layout(self.output).samples.iterdir()}
+            assert files == {f"hs_{row}.safetensors" for row in output.rows.tolist()}
         for sample in output:
             assert sample.id == f"row-{sample.row}"
             expected = sample.row * 1000.0 + np.arange(len(sample.token_ids)) + 1.0
@@ -152,7 +159,7 @@ class Shard:
                 os.close(descriptor)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_manifest() -> Callable[..., Manifest]:
     """`make_manifest(layers=(0, 2))`: two layers of 16 elements, float32, one shard."""
     return _manifest

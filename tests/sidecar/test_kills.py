@@ -34,17 +34,26 @@ def points(count: int) -> list[Any]:
     ]
 
 
+@pytest.fixture(scope="module", params=["Packed", "PerSample"])
+def manifest(make_manifest: Callable[..., Any], request: pytest.FixtureRequest) -> Any:
+    return make_manifest(layout=request.param)
+
+
 @pytest.fixture(scope="module")
-def operations(make_module_shard: Callable[..., Any]) -> list[str]:
+def operations(make_module_shard: Callable[..., Any], manifest: Any, tmp_path_factory: Any) -> list[str]:
     """What any sidecar does on the volume, in order. How many writes carry a sample depends on the ring's filling, so
-    only the first two writes of each part are sure."""
-    shard = make_module_shard(**SETTINGS)
+    only the first two writes of each part are sure, and the first of each sample's own file."""
+    shard = make_module_shard(tmp_path_factory.mktemp("undisturbed") / "output", manifest, **SETTINGS)
     sidecar, server = shard.sidecar(crash_at=""), shard.server()
     assert server.wait(60) == 0
     assert sidecar.wait(60) == 0
     lines = shard.trace_path.read_text().splitlines()
     assert sum(line.startswith("rename") and "/part-" in line for line in lines) >= 20
-    return [line for line in lines if not ("pwrite" in line and "/part-" in line) or line.endswith(("#1", "#2"))]
+    return [line for line in lines if "pwrite" not in line or line.endswith(_sure_writes(line))]
+
+
+def _sure_writes(line: str) -> str | tuple[str, ...]:
+    return ("#1", "#2") if "/part-" in line else "#1" if "/sample-" in line else ""
 
 
 def crash_point(operations: list[str], fraction: float) -> str:
@@ -57,9 +66,9 @@ def crash_point(operations: list[str], fraction: float) -> str:
 
 @pytest.mark.parametrize("fraction", points(50))
 def test_a_sidecar_killed_anywhere_loses_nothing_and_repeats_nothing(
-    make_shard: Callable[..., Any], operations: list[str], fraction: float
+    make_shard: Callable[..., Any], manifest: Any, operations: list[str], fraction: float
 ) -> None:
-    shard = make_shard(**SETTINGS)
+    shard = make_shard(manifest=manifest, **SETTINGS)
     server, sidecar = shard.server(), shard.sidecar(crash_at=crash_point(operations, fraction))
     assert sidecar.wait(60) == -signal.SIGKILL
     shard.sidecar()
@@ -70,9 +79,10 @@ def test_a_sidecar_killed_anywhere_loses_nothing_and_repeats_nothing(
 
 @pytest.mark.parametrize("fraction", points(50))
 def test_a_server_killed_anywhere_loses_nothing_and_repeats_nothing(
-    make_shard: Callable[..., Any], fraction: float
+    make_shard: Callable[..., Any], make_manifest: Callable[..., Any], fraction: float
 ) -> None:
-    shard = make_shard(**SETTINGS | {"num_writers": 4})
+    manifest = make_manifest(layout=("Packed", "PerSample")[int(fraction * 10) % 2])
+    shard = make_shard(manifest=manifest, **SETTINGS | {"num_writers": 4})
     records = 1 + int(fraction * 85)
     sidecar, server = shard.sidecar(), shard.server(die_after_records=records)
     assert server.wait(60) == -signal.SIGKILL
@@ -83,8 +93,10 @@ def test_a_server_killed_anywhere_loses_nothing_and_repeats_nothing(
 
 
 @pytest.mark.kill
-def test_killing_every_sidecar_a_little_later_still_ends(make_shard: Callable[..., Any], operations: list[str]) -> None:
-    shard = make_shard(**SETTINGS)
+def test_killing_every_sidecar_a_little_later_still_ends(
+    make_shard: Callable[..., Any], manifest: Any, operations: list[str]
+) -> None:
+    shard = make_shard(manifest=manifest, **SETTINGS)
     server = shard.server()
     crash_points = iter(operations[len(operations) // 6 :: len(operations) // 8])
     while server.poll() is None:

@@ -131,6 +131,7 @@ def manifest_of(preparation: Preparation, dtype: torch.dtype, stored: torch.dtyp
         max_model_len=p.max_model_len,
         shard_count=spec.shards.count,
         special_token_ids=p.preparer.tokenizer.special_token_ids,
+        layout=spec.output.layout.value,
     )
 
 
