@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ class Served:
     storage: Path
     services: Services
     engine: FileEngine
-    loop: asyncio.AbstractEventLoop
+    stop: Callable[[], None]
 
     def post(self, path: str = "/v1/completions", **fields: Any) -> httpx.Response:
         """One JSON request."""
@@ -51,14 +51,17 @@ class Served:
 
     def connect(self, path: str = "/v1/completions", **fields: Any) -> socket.socket:
         """A connection on which one request was sent and nothing read."""
-        host, port = self.url.removeprefix("http://").split(":")
         body = json.dumps(fields).encode()
         head = (
             f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
-        connection = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+        connection = self.open_connection()
         connection.sendall(head.encode() + body)
         return connection
+
+    def open_connection(self) -> socket.socket:
+        host, port = self.url.removeprefix("http://").split(":")
+        return socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
 
     def in_engine(self, function: Callable[[], Any]) -> Any:
         """What `function` gives in the engine's thread, between two turns."""
@@ -117,8 +120,8 @@ def serving(settings: ServeSettings) -> Iterator[Served]:
             server = make_server(create_app(services, settings.api_key))
             task = asyncio.create_task(server.serve(sockets=[listener]))
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            served = Served(url, storage.root, services, engine, asyncio.get_running_loop())
-            served.stop = lambda: served.loop.call_soon_threadsafe(stop.set)
+            loop = asyncio.get_running_loop()
+            served = Served(url, storage.root, services, engine, lambda: loop.call_soon_threadsafe(stop.set))
             while not server.started:
                 await asyncio.sleep(0.005)
             ready.append(served)
@@ -168,8 +171,6 @@ def settings_of(tiny_folder: Path) -> Callable[..., ServeSettings]:
 @pytest.fixture
 def serve(settings_of: Callable[..., ServeSettings], tmp_path: Path) -> Iterator[Callable[..., Served]]:
     """`serve(max_queue=3)`: a server of its own."""
-    from contextlib import ExitStack
-
     with ExitStack() as stack:
         yield lambda **fields: stack.enter_context(serving(settings_of(tmp_path / "storage", **fields)))
 

@@ -7,12 +7,12 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from drillcore_server.api.answers import json_answer
+from drillcore_server.api.answers import CLIENT_LEFT, json_answer
 from drillcore_server.api.batch import Batch
 from drillcore_server.api.body import client_gone
 from drillcore_server.api.errors import BadRequest
@@ -27,9 +27,6 @@ from drillcore_server.api.storage import PARAM
 from drillcore_server.api.streams import MEDIA_TYPE, ChatChunks, CompletionChunks, events
 from drillcore_server.api.views import ChatCompletion, Completion, Rendered
 from drillcore_server.api.watched_answer import ClientLeft, WatchedAnswer, until_client_leaves
-
-CLIENT_LEFT: Final = 499
-"""nginx's code, for our own metrics: nobody reads it."""
 
 router = APIRouter(tags=["generation"])
 
@@ -153,7 +150,6 @@ class _Work:
         try:
             await until_client_leaves(run(), client_gone(self._request))
         except ClientLeft:
-            self._services.metrics.clients_left.inc()
             return Response(status_code=CLIENT_LEFT)
         answer = json_answer(build())
         for extraction in batch.extractions:
