@@ -18,6 +18,7 @@ import platform
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -36,24 +37,31 @@ class Load:
 
     crowd: Crowd
     duration_s: float
+    warm_up_s: float
+    """Reports before the measurement: the first one of each pod has its token reviewed, all within one interval."""
     report_interval_s: float
     status_interval_s: float
     settled_after_s: float
     """Memory may grow until then: caches fill."""
 
 
-FULL = Load(Crowd(num_namespaces=10, jobs_per_namespace=100, shards_per_job=4), 900.0, 30.0, 15.0, 300.0)
-SMOKE = Load(Crowd(num_namespaces=2, jobs_per_namespace=2, shards_per_job=2), 24.0, 3.0, 5.0, 12.0)
+FULL = Load(Crowd(num_namespaces=10, jobs_per_namespace=100, shards_per_job=4), 900.0, 60.0, 30.0, 15.0, 300.0)
+SMOKE = Load(Crowd(num_namespaces=2, jobs_per_namespace=2, shards_per_job=2), 20.0, 6.0, 3.0, 5.0, 10.0)
 
 
 def measure(cluster: LoadedCluster, load: Load) -> Figures:
     """Reports for the whole duration, and what came of it."""
     reporters = Reporters(cluster, load.report_interval_s)
-    before = cluster.conditions()
-    with Sampler(cluster.operator, cluster.api_url) as sampler:
-        start_s = time.time()
-        asyncio.run(reporters.run(load.duration_s))
-        end_s = time.time()
+    with ThreadPoolExecutor(1) as thread:
+        reporting = thread.submit(asyncio.run, reporters.run(load.warm_up_s + load.duration_s))
+        time.sleep(load.warm_up_s)
+        before = cluster.conditions()
+        reporters.forget()
+        with Sampler(cluster.operator, cluster.api_url) as sampler:
+            start_s = time.time()
+            wait([reporting], timeout=load.duration_s)
+            end_s = time.time()
+        reporting.result()
     changed = sum(1 for job, told in cluster.conditions().items() if before[job] != told)
     return figures(cluster, sampler.samples, reporters, (start_s, end_s), load.settled_after_s, changed)
 

@@ -17,6 +17,7 @@ from drillcore_operator.api import LookMetrics, serve_api
 from drillcore_operator.cluster import Cluster, Connection, Credentials, Reviews
 from drillcore_operator.errors import SettingsError
 from drillcore_operator.keys import JobKey
+from drillcore_operator.pacer import Pacer
 from drillcore_operator.progress import ProgressBook
 from drillcore_operator.reconciler import Reconciler
 from drillcore_operator.settings import Settings
@@ -38,7 +39,8 @@ async def serve(settings: Settings, credentials: Credentials) -> None:
         writer = StatusWriter(api, settings.status_interval_s, time.monotonic)
         defaults = settings.pod_defaults()
         progress = ProgressBook()
-        reconciler = Reconciler(api, defaults, progress, writer, lambda: datetime.now(UTC))
+        pacer = Pacer(time.monotonic)
+        reconciler = Reconciler(api, defaults, progress, writer, pacer, lambda: datetime.now(UTC))
         resync = Resync(api, queue, settings.namespaces)
         registry = CollectorRegistry()
         looks = LookMetrics(registry)

@@ -2,6 +2,7 @@
 
 OperatorError
 ├── SettingsError     the process was started with settings that it cannot use
+├── WatchEnded        a watch of kopf ended, or never began
 └── ClusterError      an API call that did not succeed
     ├── NotFound      404
     ├── Conflict      409: somebody else was faster; read again
@@ -20,6 +21,10 @@ class OperatorError(Exception):
 
 class SettingsError(OperatorError):
     """Settings that the operator cannot start with; the message names the variable and what it may be."""
+
+
+class WatchEnded(OperatorError):
+    """A watch of kopf ended, or never began: it is started anew."""
 
 
 class ClusterError(OperatorError):

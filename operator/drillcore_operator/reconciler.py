@@ -15,6 +15,7 @@ from drillcore_operator.cluster import ClusterApi
 from drillcore_operator.errors import Conflict, Refused
 from drillcore_operator.keys import JobKey
 from drillcore_operator.observer import observe
+from drillcore_operator.pacer import Pacer
 from drillcore_operator.plan import (
     Action,
     CreateJob,
@@ -22,7 +23,6 @@ from drillcore_operator.plan import (
     DeleteResource,
     Observation,
     PatchJob,
-    Plan,
     PublishEvent,
     Refusal,
     Resource,
@@ -50,12 +50,14 @@ class Reconciler:
         defaults: PodDefaults,
         progress: ProgressBook,
         writer: StatusWriter,
+        pacer: Pacer,
         now: Callable[[], datetime],
     ) -> None:
         self._api = api
         self._defaults = defaults
         self._progress = progress
         self._writer = writer
+        self._pacer = pacer
         self._now = now
 
     async def reconcile(self, key: JobKey) -> float | None:
@@ -68,6 +70,7 @@ class Reconciler:
         if document is None or "deletionTimestamp" in document["metadata"]:
             self._progress.forget(key)
             self._writer.forget(key)
+            self._pacer.forget(key)
             return None
         resource = Resource.from_api(document)
         self._progress.forget(key, keep_uid=resource.uid)
@@ -76,20 +79,35 @@ class Reconciler:
 
     async def _carry_out(self, seen: Observation) -> float | None:
         decided = plan(seen, self._now())
+        again_s = [decided.look_again_s]
         refused: Refused | None = None
         for action in decided.actions:
             try:
-                await self._act(seen, action)
+                again_s.append(await self._act_in_time(seen, action))
             except _CreationRefused as error:
                 return await self._carry_out(replace(seen, refusal=error.refusal))
             except Refused as error:
-                # By a quota or a policy of the namespace. What was seen is told all the same.
+                # By a policy of the namespace. What was seen is told all the same, unless the status is what
+                # the next try rests on.
+                if isinstance(action, SetWorkloadActive):
+                    raise
                 refused = error
-        wait_s = await self._writer.write(seen.resource, decided.status)
+        again_s.append(await self._writer.write(seen.resource, decided.status))
         if refused is not None:
             raise refused
-        created = any(isinstance(action, CreateJob) for action in decided.actions)
-        return _earliest(decided, wait_s, SOON_S if created else None)
+        return min((time_s for time_s in again_s if time_s is not None), default=None)
+
+    async def _act_in_time(self, seen: Observation, action: Action) -> float | None:
+        """Acts, unless somebody else undoes it all the time; gives when to look again for that, if so."""
+        if not isinstance(action, CreateJob | PatchJob):
+            await self._act(seen, action)
+            return None
+        key = JobKey(seen.resource.namespace, seen.resource.name)
+        if (wait_s := self._pacer.wait_s(key)) > 0:
+            return wait_s
+        await self._act(seen, action)
+        self._pacer.did(key)
+        return SOON_S if isinstance(action, CreateJob) else None
 
     async def _act(self, seen: Observation, action: Action) -> None:
         resource, child = seen.resource, seen.child
@@ -155,8 +173,3 @@ class _CreationRefused(Exception):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
-
-
-def _earliest(decided: Plan, *others_s: float | None) -> float | None:
-    times_s = [time_s for time_s in (decided.look_again_s, *others_s) if time_s is not None]
-    return min(times_s, default=None)

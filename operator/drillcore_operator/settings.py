@@ -42,7 +42,7 @@ class Settings(BaseModel):
     """Namespaces to serve, separated by spaces; empty: the whole cluster."""
     kueue_enabled: bool = False
     """Whether Kueue is installed and the operator may suspend its workloads."""
-    num_workers: Annotated[int, Field(ge=1, le=64)] = 8
+    num_workers: Annotated[int, Field(ge=1, le=64)] = 16
     """Jobs that are looked at at the same time; each waits for the API server most of the time."""
     resync_interval_s: Annotated[float, Field(gt=0)] = 300.0
     """How often all jobs are listed and looked at, as a safety net below the watches."""

@@ -12,7 +12,7 @@ import logging
 
 import kopf
 
-from drillcore_operator.errors import OperatorError
+from drillcore_operator.errors import WatchEnded
 from drillcore_operator.handlers import NUM_WATCHED_KINDS, build_registry, build_settings
 from drillcore_operator.keys import JobKey
 from drillcore_operator.settings import Settings
@@ -26,10 +26,6 @@ RESTART_PAUSE_S = 2.0
 _POLL_S = 0.2
 _TASK_NAME = "watcher for "
 """Names of kopf's tasks begin with this (kopf._core.reactor.orchestration)."""
-
-
-class WatchEnded(OperatorError):
-    """A watch of kopf ended, or never began."""
 
 
 async def watch(settings: Settings, queue: WorkQueue[JobKey]) -> None:

@@ -10,14 +10,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from drillcore_status.errors import ApiError
+from drillcore_status.errors import ApiError, BadRequest, NotFound
 from drillcore_status.views import Status, StatusCause, StatusDetails
 
 _LOG = logging.getLogger(__name__)
 
 _REASONS = {
-    HTTPStatus.BAD_REQUEST: "BadRequest",
-    HTTPStatus.NOT_FOUND: "NotFound",
+    BadRequest.code: BadRequest.reason,
+    NotFound.code: NotFound.reason,
     HTTPStatus.METHOD_NOT_ALLOWED: "MethodNotAllowed",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "UnsupportedMediaType",
 }
@@ -69,7 +69,7 @@ async def _router_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, ApiError):  # raised while the body was read
         return error_response(error.__cause__)
-    reason = _REASONS.get(HTTPStatus(error.status_code), "Unknown")
+    reason = _REASONS.get(error.status_code, "Unknown")
     status = Status(message=str(error.detail), reason=reason, code=error.status_code)
     return _response(status, dict(error.headers or {}))
 

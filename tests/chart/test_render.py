@@ -157,6 +157,7 @@ def test_the_self_test_is_a_job_that_the_operator_accepts(helm, of_kind, user):
     job = ExtractionJob.from_resource(resource)
     assert job.spec.server.resources.gpus == 0
     assert job.spec.pod_template.run_as_user == user
+    assert job.spec.pod_template.fs_group == user
 
 
 def test_everything_of_the_self_test_is_a_hook_that_is_deleted(helm):

@@ -21,6 +21,10 @@ WRONG = {
     'images.operator.pullPolicy="Sometimes"': "pullPolicy",
     'images.operator.repository=""': "repository",
     "operator.workers=0": "workers",
+    'operator.podLabels={"app.kubernetes.io/name":"x"}': "podLabels",
+    'operator.podLabels={"team":"a b"}': "podLabels",
+    'metrics.dashboard.labels={"helm.sh/chart":"x"}': "labels",
+    'selfTest.storageClassName="Fast"': "storageClassName",
     'operator.workers="8"': "workers",
     "operator.runAsUser=0": "runAsUser",
     "operator.statusIntervalSeconds=0": "statusIntervalSeconds",
@@ -50,6 +54,11 @@ def test_helm_refuses_a_cluster_that_is_too_old(helm):
     result = helm.run("template", "drillcore", str(CHART), "--kube-version", "1.32.9")
     assert result.returncode != 0
     assert ">=1.33.0-0" in result.stderr
+
+
+def test_a_storage_class_may_have_dots_and_a_pod_labels_of_its_own(helm):
+    result = helm.template('selfTest.storageClassName="rook.ceph-block"', 'operator.podLabels={"team":"a"}')
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("version", ["1.33.0", "1.33.1-gke.100", "1.34.4-eks-abc", "1.35.0"])

@@ -26,7 +26,7 @@ from drillcore_operator.plan import (
 )
 from drillcore_spec.messages import Counts, TerminationMessage
 from drillcore_spec.reasons import Reason
-from drillcore_spec.status import ConditionType
+from drillcore_spec.status import Condition, ConditionStatus, ConditionType, ExtractionJobStatus
 
 
 def said(decided: Plan) -> dict[str, tuple[str, str]]:
@@ -54,6 +54,18 @@ class Row:
     conditions: dict[str, tuple[str, str]]
     actions: tuple[object, ...] = ()
     phase: str = "Pending"
+
+
+def suspended_status(status: str, reason: str) -> ExtractionJobStatus:
+    """What the last look said of suspension."""
+    condition = Condition(
+        type=ConditionType.SUSPENDED,
+        status=ConditionStatus(status),
+        reason=reason,
+        message="",
+        last_transition_time="2026-01-01T11:00:00Z",
+    )
+    return ExtractionJobStatus(conditions=(condition,))
 
 
 QUEUED = {"queue": {"name": "research"}}
@@ -140,7 +152,6 @@ TABLE: dict[str, Row] = {
     "waits in the queue": Row(
         lambda m: m.seen(m.resource(**QUEUED), child=m.child(suspended=True, active=0, start_time=None)),
         {"Suspended": ("True", "Queued"), "Succeeded": ("Unknown", "Queued")},
-        (SetWorkloadActive("job-uid", active=True),),
         phase="Queued",
     ),
     "runs from the queue": Row(
@@ -150,9 +161,29 @@ TABLE: dict[str, Row] = {
     ),
     "user suspends a queued job": Row(
         lambda m: m.seen(m.resource(suspend=True, **QUEUED), child=m.child(ready=2)),
-        {"Suspended": ("False", "NotSuspended")},
+        {"Suspended": ("False", "Suspending")},
         (SetWorkloadActive("job-uid", active=False),),
         phase="Running",
+    ),
+    "user resumes a queued job": Row(
+        lambda m: m.seen(
+            m.resource(suspended_status("True", "Suspended"), **QUEUED),
+            child=m.child(suspended=True, active=0, start_time=None),
+        ),
+        {"Suspended": ("True", "Queued")},
+        (SetWorkloadActive("job-uid", active=True),),
+        phase="Queued",
+    ),
+    "user resumes a queued job before its pods are gone": Row(
+        lambda m: m.seen(m.resource(suspended_status("False", "Suspending"), **QUEUED), child=m.child(ready=2)),
+        {"Suspended": ("False", "NotSuspended")},
+        (SetWorkloadActive("job-uid", active=True),),
+        phase="Running",
+    ),
+    "somebody else suspends the Job": Row(
+        lambda m: m.seen(child=m.child(suspended=True, active=0, start_time=None)),
+        {"Suspended": ("False", "NotSuspended"), "PodsReady": ("False", "NotSuspended")},
+        (PatchJob(suspended=False, parallelism=2),),
     ),
     "pods start": Row(
         lambda m: m.seen(child=m.child(), pods=(m.pod(),)),
@@ -302,7 +333,6 @@ TABLE: dict[str, Row] = {
             child=m.child(suspended=True, active=0, start_time=None),
         ),
         {"Succeeded": ("Unknown", "Queued")},
-        (SetWorkloadActive("job-uid", active=True),),
         phase="Queued",
     ),
     "no start deadline once a shard has run": Row(
@@ -427,6 +457,11 @@ def test_disrupted_stays_until_every_pod_is_ready_again(make: Any) -> None:
     assert said(waiting)["Disrupted"] == ("True", "Drained")
     ready = make.plan(make.resource(waiting.status), child=make.child(ready=2))
     assert said(ready)["Disrupted"] == ("False", "NotDisrupted")
+
+
+def test_a_job_that_something_else_suspends_says_so(make: Any) -> None:
+    decided = make.plan(child=make.child(suspended=True, active=0, start_time=None))
+    assert "something else suspends it again" in message(decided, "PodsReady")
 
 
 def test_first_words_about_an_image_stay(make: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from drillcore_operator.observed import ChildJob
 from drillcore_operator.observed.fields import parse_time
 from drillcore_operator.plan.acceptance import SpecProblem, is_foreign, read_spec
 from drillcore_operator.plan.actions import Action, CreateJob, DeleteJob, DeleteResource, PatchJob, SetWorkloadActive
@@ -14,6 +15,7 @@ from drillcore_operator.plan.observation import Observation
 from drillcore_operator.plan.picture import Picture, draw
 from drillcore_operator.plan.refused import refused_status
 from drillcore_operator.plan.status import to_status
+from drillcore_operator.plan.suspension import is_suspended_by_user
 from drillcore_spec.job import ExtractionJobSpec
 from drillcore_spec.status import ConditionReason, ConditionType, ExtractionJobStatus
 
@@ -62,10 +64,16 @@ def _actions(seen: Observation, spec: ExtractionJobSpec, picture: Picture) -> tu
     if is_foreign(seen.resource, child) or child.is_deleted or child.is_finished:
         return ()
     if spec.queue is not None:
-        wants_turn = spec.suspend or child.suspended
-        return (SetWorkloadActive(child.uid, active=not spec.suspend),) if wants_turn else ()
+        return _turn(seen, spec, child)
     if (child.suspended, child.parallelism) != (spec.suspend, spec.parallelism):
         return (PatchJob(spec.suspend, spec.parallelism),)
+    return ()
+
+
+def _turn(seen: Observation, spec: ExtractionJobSpec, child: ChildJob) -> tuple[Action, ...]:
+    """A queued job's suspension; what Kueue or an administrator has deactivated is activated by its user only."""
+    if spec.suspend or is_suspended_by_user(seen.resource.status):
+        return (SetWorkloadActive(child.uid, active=not spec.suspend),)
     return ()
 
 

@@ -18,6 +18,7 @@ from drillcore_testcluster.field import Field
 from drillcore_testcluster.helm import CHART, Helm, manifests_in, settings
 from drillcore_testcluster.job_under_test import JobUnderTest
 from drillcore_testcluster.kube_api import KubeApi
+from drillcore_testcluster.kubectl import Kubectl
 from drillcore_testcluster.operator_account import OperatorAccount, granted
 from drillcore_testcluster.operator_process import operator_process
 from drillcore_testcluster.played_kubelet import PlayedKubelet
@@ -29,10 +30,11 @@ RELEASE = "drillcore"
 WITHOUT_CRD = "crds.install=false"
 """The suite has its own; a release that wants it must take it over."""
 OURS = "app.kubernetes.io/instance=drillcore"
-KINDS = ("ServiceAccount", "Service", "Deployment", "NetworkPolicy", "ConfigMap", "Role", "RoleBinding")
+PASSING = ("events", "pods", "replicasets", "endpoints", "componentstatuses")
+"""Kinds that others make and clear away in their own time."""
+OF_EVERY_NAMESPACE = {"serviceaccount/default", "configmap/kube-root-ca.crt"}
 ONCE = pytest.mark.parametrize("helm", ["helm3"], indirect=True)
 """For what does not depend on helm."""
-CLUSTER_KINDS = ("ClusterRole", "ClusterRoleBinding")
 
 
 @pytest.fixture(scope="module", params=["helm3", "helm4"])
@@ -62,12 +64,31 @@ def without_crd(crd: object, api: KubeApi) -> Iterator[None]:
     api.apply(custom_resource_definition(), manager="test", force=True)
 
 
+@pytest.fixture(scope="module")
+def monitoring(api: KubeApi, kubectl: Kubectl) -> None:
+    """Kinds of the Prometheus Operator, of any form."""
+    for kind in ("PodMonitor", "ServiceMonitor"):
+        plural = f"{kind.lower()}s"
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+        names = {"kind": kind, "plural": plural, "singular": kind.lower()}
+        spec = {"group": "monitoring.coreos.com", "scope": "Namespaced", "names": names, "versions": [version]}
+        metadata = {"name": f"{plural}.monitoring.coreos.com"}
+        head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+        api.apply(head | {"metadata": metadata, "spec": spec}, manager="test")
+        kubectl("wait", "--for=condition=Established", f"crd/{metadata['name']}")
+
+
 @pytest.mark.parametrize(
     "values",
     [
         (),
         ('watchNamespaces=["NAMESPACE"]', "kueue.enabled=true"),
         ('api.tls.secretName="tls"', "networkPolicy.enabled=false", "metrics.dashboard.enabled=true"),
+        ('metrics={"podMonitor":{"enabled":true},"serviceMonitor":{"enabled":true}}', 'api.tls.secretName="tls"'),
+        ('watchNamespaces=["NAMESPACE"]', 'metrics.podMonitor={"enabled":true,"labels":{"team":"a"}}'),
+        ('api.service={"type":"LoadBalancer","annotations":{"a":"b"}}', 'operator.podLabels={"team":"a"}'),
+        ('images.operator.digest="sha256:' + "0" * 64 + '"', 'imagePullSecrets=[{"name":"pull"}]'),
         (
             "operator.runAsUser=null",
             'networkPolicy.from=[{"namespaceSelector":{}}]',
@@ -76,7 +97,7 @@ def without_crd(crd: object, api: KubeApi) -> Iterator[None]:
     ],
     ids=str,
 )
-def test_the_api_server_accepts_everything_that_the_chart_makes(helm, api, crd, kubectl, namespace, values):
+def test_the_api_server_accepts_everything_that_the_chart_makes(helm, api, crd, monitoring, kubectl, namespace, values):
     named = [value.replace("NAMESPACE", namespace) for value in values]
     result = helm.template(WITHOUT_CRD, *named, namespace=namespace, release=RELEASE)
     assert len(manifests_in(result.stdout)) > 8, result.stderr
@@ -97,11 +118,15 @@ def test_an_installed_operator_is_admitted_to_a_restricted_namespace(installed, 
     assert "FailedCreate" not in reasons
 
 
-def test_uninstalling_leaves_nothing_behind(installed, helm, api, namespace):
-    installed(f'watchNamespaces=["{namespace}"]', "metrics.dashboard.enabled=true")
-    assert _left_overs(api, namespace) != []
+@pytest.mark.parametrize("mode", ["cluster-wide", "namespaced"])
+def test_uninstalling_leaves_nothing_but_what_was_there_before(installed, helm, kubectl, namespace, mode):
+    until(lambda: _everything(kubectl, namespace) >= OF_EVERY_NAMESPACE, "the namespace has what all have")
+    before = _everything(kubectl, namespace)
+    values = [f'watchNamespaces=["{namespace}"]'] if mode == "namespaced" else []
+    installed(*values, "metrics.dashboard.enabled=true")
+    assert len(_everything(kubectl, namespace) - before) > 5
     helm("uninstall", RELEASE, "--namespace", namespace, "--wait")
-    until(lambda: _left_overs(api, namespace) == [], "nothing is left")
+    until(lambda: _everything(kubectl, namespace) <= before, "nothing is left")
 
 
 def test_an_upgrade_brings_the_new_crd_and_uninstalling_keeps_it_and_the_jobs(
@@ -185,10 +210,15 @@ def _operator(folder: Path, kubeconfig: Path, **settings: str) -> Iterator[None]
         process.stop()
 
 
-def _left_overs(api: KubeApi, namespace: str) -> list[str]:
-    found = [item for kind in KINDS for item in api.list(kind, namespace=namespace, labelSelector=OURS)]
-    found += [item for kind in CLUSTER_KINDS for item in api.list(kind, labelSelector=OURS)]
-    return [item["metadata"]["name"] for item in found]
+def _everything(kubectl: Kubectl, namespace: str) -> set[str]:
+    """Every object of the namespace, and of the cluster those that say that they are the namespace's."""
+    found: set[str] = set()
+    for scope in ("true", "false"):
+        kinds = kubectl("api-resources", "--verbs=list", f"--namespaced={scope}", "--output=name").split()
+        wanted = ",".join(kind for kind in kinds if not kind.startswith(PASSING))
+        names = kubectl("get", wanted, "--namespace", namespace, "--output=name", "--ignore-not-found").split()
+        found |= {name for name in names if scope == "true" or namespace in name}
+    return found - {f"namespace/{namespace}"}
 
 
 def _columns(api: KubeApi) -> list[str]:

@@ -11,6 +11,8 @@ import httpx
 import pytest
 
 from drillcore_spec import names
+from drillcore_testcluster.audit import calls_of
+from drillcore_testcluster.control_plane import ControlPlane
 from drillcore_testcluster.errors import ApiError
 from drillcore_testcluster.field import Field
 from drillcore_testcluster.ports import LOOPBACK
@@ -19,6 +21,7 @@ from drillcore_testcluster.waiting import until
 
 pytestmark = pytest.mark.apiserver
 
+FIGHT_S = 25
 POD = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}
 
 
@@ -67,6 +70,24 @@ def test_a_policy_that_denies_the_child_is_told_and_waited_for(schedulable: Fiel
         job = schedulable.job()
         assert "not here, says a test" in job.wait("PodsReady", "False", "AdmissionRejected")["message"]
         assert job.status()["phase"] == "Pending"
+    schedulable.finish(job)
+
+
+def test_somebody_who_suspends_the_job_again_and_again_starts_no_fight(
+    schedulable: Field, own_control_plane: ControlPlane, operator_user: str
+) -> None:
+    """As Kueue does where it manages jobs without a queue."""
+    job = schedulable.running_job()
+    (child,) = job.children()
+    place = {"namespace": schedulable.namespace}
+    watched = {"fieldSelector": f"metadata.name={child['metadata']['name']}", "timeout_s": FIGHT_S} | place
+    for event in schedulable.api.watch("Job", **watched):
+        if event["object"]["spec"]["suspend"] is False:
+            schedulable.api.patch("Job", child["metadata"]["name"], {"spec": {"suspend": True}}, **place)
+    assert "something else suspends it again" in job.condition("PodsReady")["message"]
+    calls = calls_of(own_control_plane.audit_log, operator_user)
+    resumptions = [c for c in calls if c.right == ("batch", "jobs", "patch") and c.namespace == schedulable.namespace]
+    assert 3 <= len(resumptions) <= 7
     schedulable.finish(job)
 
 

@@ -104,7 +104,8 @@ class PlayedKubelet:
     def _play(self, pod: Object) -> None:
         situation, values = self.scripts[pod["metadata"]["namespace"]](pod)
         self.report(pod, "running")
-        self.report(pod, situation, **values)
+        if situation != "running":
+            self.report(pod, situation, **values)
 
     def _end(self, pod: Object) -> None:
         metadata = pod["metadata"]
