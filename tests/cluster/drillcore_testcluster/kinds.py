@@ -23,7 +23,7 @@ class Kind:
         return f"{root}/{self.api_version}{place}/{self.plural}{tail}"
 
 
-_KINDS = (
+KINDS = (
     Kind("v1", "ConfigMap", "configmaps"),
     Kind("v1", "Event", "events"),
     Kind("v1", "Namespace", "namespaces", namespaced=False),
@@ -58,7 +58,7 @@ _KINDS = (
     Kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", namespaced=False),
     Kind("storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False),
 )
-_BY_NAME = {kind.name: kind for kind in _KINDS}
+_BY_NAME = {kind.name: kind for kind in KINDS}
 
 
 def kind_named(name: str) -> Kind:

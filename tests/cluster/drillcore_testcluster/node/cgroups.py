@@ -44,7 +44,7 @@ def remove() -> None:
 def _hierarchies() -> list[Path]:
     if (_MOUNT / "cgroup.controllers").exists():
         return [_MOUNT]
-    return [path for path in sorted(_MOUNT.iterdir()) if path.is_dir() and path.name != "unified"]
+    return [path for path in sorted(_MOUNT.iterdir()) if path.is_dir()]
 
 
 def _groups() -> list[Path]:

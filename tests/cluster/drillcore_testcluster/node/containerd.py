@@ -26,6 +26,7 @@ address = "{socket}"
 sandbox_image = "{pause}"
 # Without CAP_SYS_RESOURCE nobody may lower a process's OOM score, and runc would fail.
 restrict_oom_score_adj = true
+netns_mounts_under_state_dir = true
 [plugins."io.containerd.grpc.v1.cri".containerd]
 snapshotter = "overlayfs"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from drillcore_testcluster.control_plane import ControlPlane
+from drillcore_testcluster.kube_api import Object
 from drillcore_testcluster.node import cgroups, folders, mounts, network
 from drillcore_testcluster.node.base_image import PAUSE_IMAGE
 from drillcore_testcluster.node.commands import only_one, require_programs, timed
@@ -23,6 +24,7 @@ from drillcore_testcluster.node.kubelet import NODE_NAME, kube_proxy_process, ku
 from drillcore_testcluster.waiting import until
 
 READY_TIMEOUT_S = 120.0
+GPU = "nvidia.com/gpu"
 
 
 class Node:
@@ -55,6 +57,16 @@ class Node:
         node = self.api.find("Node", self.name) or {}
         conditions = node.get("status", {}).get("conditions", [])
         return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+    def set_gpus(self, count: int) -> None:
+        """Lets the node claim to have GPUs, an extended resource: scheduling needs no device."""
+        patch = {"status": {"capacity": {GPU: str(count)}}}
+        self.api.patch("Node", self.name, patch, subresource="status")
+        until(lambda: self._allocatable().get(GPU) == str(count), f"the node offers {count} GPUs")
+
+    def _allocatable(self) -> Object:
+        allocatable: Object = self.api.get("Node", self.name)["status"]["allocatable"]
+        return allocatable
 
     def stop(self) -> None:
         """Ends kubelet first, so that nothing is started again, then every pod, then the rest."""

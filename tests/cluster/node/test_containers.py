@@ -1,0 +1,64 @@
+"""The two containers of a shard's pod under a real kubelet: who starts first, who ends how, and what becomes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from drillcore_testcluster.kube_api import Object
+from drillcore_testcluster.node.node import Node
+from drillcore_testcluster.node.pod_processes import process_of
+from drillcore_testcluster.node.team import LONG, LONG_ROWS, TINY, Team
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+
+def test_the_sidecar_starts_first_and_ends_last(team: Team) -> None:
+    job = team.job("order", TINY)
+    job.wait("Succeeded", "True", "Succeeded", 180)
+    (pod,) = team.pods(job)
+    assert pod["status"]["phase"] == "Succeeded"
+    sidecar, server = _ends(pod)
+    assert sidecar["startedAt"] <= server["startedAt"]
+    assert sidecar["finishedAt"] >= server["finishedAt"]
+    assert (sidecar["exitCode"], server["exitCode"]) == (0, 0)
+
+
+def test_a_server_that_is_told_to_end_commits_nothing_as_done_and_is_run_again(team: Team) -> None:
+    job = team.job("sigterm", LONG)
+    pod = team.running_pod(job)
+    team.wait_for_rows(job, 1)
+    team.cluster.api.delete("Pod", pod["metadata"]["name"], namespace=team.namespace)
+    assert team.end_of(pod)["exitCode"] == 143
+    job.wait("Succeeded", "True", "Succeeded", 300)
+    assert f"{LONG_ROWS} rows in, {LONG_ROWS} out" in team.verify(job.name)
+
+
+def test_a_sidecar_killed_in_the_middle_is_restarted_beside_the_same_server(team: Team, own_node: Node) -> None:
+    job = team.job("sidecar-killed", LONG)
+    pod = team.running_pod(job)
+    team.wait_for_rows(job, 1)
+    process_of(pod, "sidecar").kill()
+    job.wait("Succeeded", "True", "Succeeded", 300)
+    (only,) = team.pods(job)
+    assert only["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert only["status"]["initContainerStatuses"][0]["restartCount"] == 1
+    assert f"{LONG_ROWS} rows in, {LONG_ROWS} out" in team.verify(job.name)
+
+
+def test_a_server_killed_in_the_middle_is_replaced_by_a_new_pod(team: Team, own_node: Node) -> None:
+    job = team.job("server-killed", LONG)
+    pod = team.running_pod(job)
+    rows = team.wait_for_rows(job, 1)
+    process_of(pod, "server").kill()
+    assert team.end_of(pod)["exitCode"] == 137
+    assert team.committed_rows(job) >= rows
+    job.wait("Succeeded", "True", "Succeeded", 300)
+    assert job.status()["retries"] == 1
+    assert f"{LONG_ROWS} rows in, {LONG_ROWS} out" in team.verify(job.name)
+
+
+def _ends(pod: Object) -> tuple[Object, Object]:
+    status = pod["status"]
+    entries = [*status["initContainerStatuses"], *status["containerStatuses"]]
+    sidecar, server = (entry["state"]["terminated"] for entry in entries)
+    return sidecar, server

@@ -1,0 +1,164 @@
+"""What can be wrong in the field, on a real node: the condition tells soon, and the way on works.
+
+Some causes can be removed under the job, which then goes on; others end it, and a new job with the same output
+goes on from the committed rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from drillcore_testcluster.job_under_test import JobUnderTest
+from drillcore_testcluster.kube_api import Object
+from drillcore_testcluster.node.node import GPU, Node
+from drillcore_testcluster.node.team import LONG, LONG_ROWS, QUICKSTART, TINY, Team
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+TOLD_WITHIN_S = 15.0
+START_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Curable:
+    """A cause that can be removed while the job waits."""
+
+    changes: dict[str, Any]
+    type: str
+    reason: str
+    words: str
+    cure: Callable[[Team], object]
+
+
+def _make_secret(team: Team) -> None:
+    body = {"apiVersion": "v1", "kind": "Secret", "stringData": {"token": "hf_x"}}
+    team.cluster.api.create(body | {"metadata": {"name": "late-token", "namespace": team.namespace}})
+
+
+CURABLE: dict[str, Curable] = {
+    "missing claim": Curable(
+        {"output.claimName": "late-claim"},
+        *("OutputReady", "PVCNotFound", "late-claim"),
+        lambda team: team.cluster.volumes.claim(team.namespace, "late-claim"),
+    ),
+    "missing secret": Curable(
+        {"model.secretName": "late-token"}, "PodsReady", "SecretNotFound", 'secret "late-token" not found', _make_secret
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CURABLE)
+def test_the_job_goes_on_once_the_cause_is_gone(team: Team, name: str) -> None:
+    case = CURABLE[name]
+    job = team.job(name.replace(" ", "-"), TINY | case.changes)
+    condition = job.wait(case.type, "False", case.reason, START_TIMEOUT_S)
+    assert case.words in condition["message"]
+    case.cure(team)
+    job.wait("Succeeded", "True", "Succeeded", 180)
+
+
+def test_a_claim_without_volume_is_told_and_the_job_goes_on_once_it_is_bound(team: Team, own_node: Node) -> None:
+    team.cluster.volumes.unbound_claim(team.namespace, "unbound")
+    job = team.job("unbound-claim", TINY, output__claimName="unbound")
+    job.wait("OutputReady", "False", "PVCPending", START_TIMEOUT_S)
+    team.cluster.volumes.provide("late-volume", "2Gi", (team.namespace, "unbound"))
+    job.wait("Succeeded", "True", "Succeeded", 180)
+
+
+def test_a_full_volume_is_told_and_the_job_goes_on_once_there_is_room(team: Team, own_node: Node) -> None:
+    volumes = team.cluster.volumes
+    volumes.claim(team.namespace, "small", memory="12m")
+    changes = {"output.claimName": "small", "output.partSize": "4Mi", "output.commitIntervalSeconds": 2}
+    job = team.job("volume-full", QUICKSTART | changes)
+    job.wait("OutputReady", "False", "OutputVolumeFull", 240)
+    (pod, *_) = team.pods(job)
+    assert team.end_of(pod)["exitCode"] == 74
+    assert _told_after(job, "OutputReady", team.end_of(pod)) < TOLD_WITHIN_S
+    volumes.remount(team.namespace, "small", "200m")
+    job.wait("Succeeded", "True", "Succeeded", 300)
+    assert job.status().get("retries", 0) == 0
+
+
+@dataclass(frozen=True)
+class Final:
+    """A cause that ends the job."""
+
+    changes: dict[str, Any]
+    reason: str
+    """Of Succeeded."""
+    words: str
+    exit_code: int
+
+
+FINAL: dict[str, Final] = {
+    "model-missing": Final({"model.uri": "pvc://models/none"}, "ModelBroken", "none", 78),
+    "model-broken": Final({"model.uri": "pvc://models/broken"}, "ModelBroken", "broken", 78),
+    "dataset-missing": Final({"dataset.uri": "pvc://datasets/none.jsonl"}, "DatasetNotFound", "none.jsonl", 65),
+}
+
+
+@pytest.mark.parametrize("name", FINAL)
+def test_the_end_is_told_and_a_new_job_with_the_same_output_succeeds(team: Team, name: str) -> None:
+    case = FINAL[name]
+    team.toolbox("sh", "-c", "mkdir -p /mnt/models/broken && echo '{' > /mnt/models/broken/config.json")
+    job = team.job(name, TINY | case.changes)
+    condition = job.wait("Succeeded", "False", case.reason, START_TIMEOUT_S)
+    assert case.words in condition["message"]
+    (pod,) = team.pods(job)
+    end = team.end_of(pod)
+    assert end["exitCode"] == case.exit_code
+    assert _told_after(job, "Succeeded", end) < TOLD_WITHIN_S
+    _goes_on(team, name, TINY)
+
+
+def test_out_of_memory_names_container_limit_and_ring(team: Team) -> None:
+    small = {"server.resources": {"gpus": 0, "cpu": "100m", "memory": "160Mi"}}
+    job = team.job("out-of-memory", TINY | small, failurePolicy__backoffLimitPerShard=0)
+    condition = job.wait("Succeeded", "False", "ShardsFailed", START_TIMEOUT_S)
+    assert "OutOfMemory" in condition["message"]
+    (pod,) = team.pods(job)
+    end = team.end_of(pod)
+    assert end["reason"] == "OOMKilled"
+    assert _told_after(job, "Succeeded", end) < TOLD_WITHIN_S
+    told = [event["message"] for event in job.events() if event["reason"] == "OutOfMemory"]
+    assert any("160Mi" in message and "64Mi" in message for message in told), told
+    _goes_on(team, "out-of-memory", TINY)
+
+
+def test_a_deadline_ends_the_job_and_the_next_one_goes_on_from_the_committed_rows(team: Team) -> None:
+    job = team.job("deadline", LONG, activeDeadlineSeconds=40)
+    job.wait("Succeeded", "False", "DeadlineExceeded", 90)
+    rows = team.committed_rows(job)
+    assert 0 < rows < LONG_ROWS
+    _goes_on(team, "deadline", LONG)
+    assert team.committed_rows(job) == LONG_ROWS
+
+
+def test_a_wrong_image_is_told_and_its_gpu_is_given_back_at_the_deadline(team: Team, own_node: Node) -> None:
+    own_node.set_gpus(1)
+    resources = {"gpus": 1, "cpu": "100m", "memory": "1Gi"}
+    changes = {"server.image": "registry.invalid/x:1", "server.resources": resources, "startDeadlineSeconds": 20}
+    job = team.job("wrong-image", TINY | changes)
+    condition = job.wait("PodsReady", "False", "ImagePullError", 60)
+    assert "registry.invalid/x:1" in condition["message"]
+    job.wait("Succeeded", "False", "StartDeadlineExceeded", 90)
+    team.run_pause("next-user-of-the-gpu", limits={GPU: "1"})
+    _goes_on(team, "wrong-image", TINY)
+
+
+def _goes_on(team: Team, output: str, base: dict[str, Any]) -> None:
+    """A new job with the same output succeeds."""
+    again = team.job(f"{output}-again", base | {"output.subPath": output})
+    again.wait("Succeeded", "True", "Succeeded", 180)
+    assert "0 quarantined" in team.verify(output)
+
+
+def _told_after(job: JobUnderTest, type_: str, end: Object) -> float:
+    """Seconds from a container's end to the condition's transition, both to whole seconds."""
+    told = datetime.fromisoformat(job.condition(type_)["lastTransitionTime"])
+    return (told - datetime.fromisoformat(end["finishedAt"])).total_seconds()
