@@ -31,6 +31,10 @@ cluster-tools: $(VENV)/.installed ## build the test cluster's programs from Go m
 	PYTHONPATH=tests/cluster $(BIN)/python -m drillcore_testcluster.binaries
 test-apiserver: cluster-tools ## a real kube-apiserver, controller-manager and scheduler, one of each for each of four workers
 	PYTHONPATH=tests/cluster $(PYTEST) -n 4 --dist loadgroup -p drillcore_testcluster.suite_rights -m "apiserver and not long" tests/cluster tests/chart
+test-cluster: demo-model ## one real node with the images of this source (root; tests/cluster/README.md has the packages)
+	PYTHONPATH=tests/cluster $(BIN)/python -m drillcore_testcluster.binaries --node
+	PYTHONPATH=tests/cluster $(BIN)/python -m drillcore_testcluster.node.images
+	$(PYTEST) -m "cluster and not long" -s tests/cluster/node
 test-long: demo-model ## minutes to hours
 	$(PYTEST) -m "long and not gpu and not cluster" --timeout 7200
 test-gpu: ## on a machine with a CUDA device
