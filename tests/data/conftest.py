@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -114,29 +110,3 @@ def prepared(
         return RowPreparer(tokenizer_folder, source, max_model_len, **preparer or {}).prepare_batch(rows)
 
     return prepare
-
-
-@pytest.fixture(scope="session")
-def demo_model() -> Path:
-    """The folder of the real demo model."""
-    folder = Path(__file__).parents[2] / "volumes/models/smollm2-135m-instruct"
-    if not (folder / "config.json").is_file():
-        pytest.fail(f"{folder} is not there: run `make demo-model`")
-    return folder
-
-
-@pytest.fixture(scope="session")
-def peer_python() -> Path:
-    """The interpreter of an environment with speculators, made once and kept under .cache/."""
-    folder = Path(__file__).parents[2] / ".cache/speculators-venv"
-    python = folder / "bin/python"
-    if subprocess.run([python, "-c", "import speculators"], check=False).returncode if python.exists() else True:
-        uv = shutil.which("uv")
-        make = [uv, "venv", "--allow-existing"] if uv else [sys.executable, "-m", "venv"]
-        install = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
-        for command in ([*make, folder], [*install, "-r", Path(__file__).parent / "peers/requirements.txt"]):
-            result = subprocess.run(command, check=False, capture_output=True, text=True)
-            if result.returncode != 0:
-                report = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-                report(f"speculators cannot be installed: {result.stderr[-300:]}")
-    return python
