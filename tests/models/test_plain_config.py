@@ -44,6 +44,7 @@ CONFIGS = {
     "llama, as transformers 5 writes it": SIZES
     | {"model_type": "llama", "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, "head_dim": 64}
     | {"rope_parameters": {"rope_type": "default", "rope_theta": 100000.0}, "dtype": "float16"},
+    "llama-2": SIZES | {"model_type": "llama", "rope_theta": 10000.0, "rope_scaling": None},
     "mistral": SIZES
     | {"model_type": "mistral", "rope_theta": 1000000.0, "sliding_window": None, "tie_word_embeddings": False},
     "qwen2.5": SIZES | NO_WINDOW | {"model_type": "qwen2", "rope_theta": 1000000, "tie_word_embeddings": True},

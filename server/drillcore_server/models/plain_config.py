@@ -1,4 +1,4 @@
-"""Reads a config.json that leaves nothing to a default, without transformers' config classes.
+"""Reads a config.json that leaves nothing open, without transformers' config classes.
 
 Importing one of those classes brings in torch's compiler and distributed packages: six seconds of a shard's start on a
 server. Most published configs state every value that the decoder asks for. Those are read here; whatever is missing,
@@ -33,7 +33,7 @@ _FLAGS: Final = MappingProxyType(
         "qwen3": ("tie_word_embeddings", "attention_bias"),
     }
 )
-"""Booleans that each model type must state."""
+"""Booleans of each model type. Old configs leave them out, and all of them are false then."""
 _LLAMA3_ROPE: Final = frozenset(("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"))
 
 
@@ -52,7 +52,7 @@ def plain_config(model_type: str, config: Mapping[str, Any]) -> PlainConfig | No
         config: the object of a config.json.
     """
     sizes = {name: config.get(name) for name in _SIZES}
-    flags = {name: config.get(name) for name in _FLAGS.get(model_type, ())}
+    flags = {name: config.get(name, False) for name in _FLAGS.get(model_type, ())}
     rope, head_dim = _rope_parameters(config), _head_dim(model_type, config)
     dtype, eps = _DTYPES.get(str(config.get("dtype", config.get("torch_dtype")))), config.get("rms_norm_eps")
     states_everything = (
