@@ -7,11 +7,14 @@ are not used: they put finalizers and annotations on user objects, and retry for
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import kopf
 
+from drillcore_operator.cluster.credentials import service_url
 from drillcore_operator.keys import JobKey
 from drillcore_operator.work_queue import WorkQueue
 from drillcore_spec import names
@@ -52,12 +55,22 @@ def build_registry(queue: WorkQueue[JobKey]) -> kopf.OperatorRegistry:
             queue.add(JobKey(namespace, labels[names.LABEL_JOB]))
 
     async def login(**kwargs: Any) -> Any:
-        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+        account = kopf.login_with_service_account(**kwargs)
+        return by_address(account, os.environ) if account else kopf.login_with_kubeconfig(**kwargs)
 
     kopf.on.event(names.API_GROUP, names.API_VERSION_NAME, names.PLURAL, registry=registry)(on_resource)
     kopf.on.event("batch", "v1", "jobs", labels={names.LABEL_JOB: kopf.PRESENT}, registry=registry)(on_job)
     kopf.on.login(registry=registry)(login)
     return registry
+
+
+def by_address(account: kopf.ConnectionInfo, environment: Mapping[str, str]) -> kopf.ConnectionInfo:
+    """A pod's account at the address that kubelet gives to every container.
+
+    kopf goes by DNS name, and would be blind where the cluster's DNS is slow, broken or not there.
+    """
+    host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
+    return replace(account, server=service_url(host, port))
 
 
 def is_own_echo(event: Mapping[str, Any]) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import kopf
 import pytest
 
-from drillcore_operator.handlers import is_own_echo
+from drillcore_operator.handlers import by_address, is_own_echo
 
 
 def event(type_: str | None, observed: int | None, **metadata: Any) -> dict[str, Any]:
@@ -31,3 +32,12 @@ def test_status_of_the_present_generation_is_our_own_echo() -> None:
 )
 def test_everything_else_is_news(news: dict[str, Any]) -> None:
     assert not is_own_echo(news)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"), [("10.96.0.1", "https://10.96.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
+)
+def test_a_pod_reaches_the_api_server_by_address_because_dns_may_be_broken(host: str, url: str) -> None:
+    account = kopf.ConnectionInfo(server="https://kubernetes.default.svc", token="t", ca_path="/ca.crt")
+    moved = by_address(account, {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"})
+    assert (moved.server, moved.token, moved.ca_path) == (url, "t", "/ca.crt")

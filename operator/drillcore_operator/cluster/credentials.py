@@ -41,9 +41,8 @@ class Credentials:
     @classmethod
     def from_service_account(cls, host: str, port: str) -> Self:
         """The account that kubelet mounts into a pod."""
-        address = f"[{host}]" if ":" in host else host
         tls = ssl.create_default_context(cafile=SERVICE_ACCOUNT_FOLDER / "ca.crt")
-        return cls(f"https://{address}:{port}", tls, token_file=SERVICE_ACCOUNT_FOLDER / "token")
+        return cls(service_url(host, port), tls, token_file=SERVICE_ACCOUNT_FOLDER / "token")
 
     @classmethod
     def from_kubeconfig(cls, path: Path) -> Self:
@@ -67,6 +66,12 @@ class Credentials:
         """The header of a request, with the token as it is now."""
         token = self.token_file.read_text().strip() if self.token_file else self.token
         return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def service_url(host: str, port: str) -> str:
+    """URL of the API server from what kubelet puts into the environment of every container."""
+    address = f"[{host}]" if ":" in host else host
+    return f"https://{address}:{port}"
 
 
 def _named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
