@@ -64,7 +64,8 @@ class Activations:
         ready: deque[Future[npt.NDArray[Any]]] = deque()
         try:
             for pieces in self._batches(_one_ahead(self._windows(), pool)):
-                ready.append(pool.submit(self._copied, pieces))
+                # Allocated here: a thread of the pool would get fresh pages for each batch.
+                ready.append(pool.submit(_copied, pieces, self._empty(pieces)))
                 if len(ready) > _BATCHES_AHEAD:
                     yield ready.popleft().result()
             while ready:
@@ -94,16 +95,21 @@ class Activations:
         if pieces:
             yield pieces
 
-    def _copied(self, pieces: _Pieces) -> npt.NDArray[Any]:
-        """[n, hidden]: a batch, the caller's own."""
+    def _empty(self, pieces: _Pieces) -> npt.NDArray[Any]:
+        """[n, hidden]."""
         manifest = self._output.manifest
         count = sum(stop - first for _, first, stop in pieces)
-        batch = np.empty((count, manifest.hidden_size), f"u{manifest.store_dtype.itemsize}")
-        filled = 0
-        for window, first, stop in pieces:
-            window.copy_to(batch[filled : filled + stop - first], first, stop)
-            filled += stop - first
-        return batch.view(manifest.store_dtype.numpy)
+        return np.empty((count, manifest.hidden_size), manifest.store_dtype.numpy)
+
+
+def _copied(pieces: _Pieces, batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The batch, filled."""
+    words = batch.view(f"u{batch.itemsize}")
+    filled = 0
+    for window, first, stop in pieces:
+        window.copy_to(words[filled : filled + stop - first], first, stop)
+        filled += stop - first
+    return batch
 
 
 def _one_ahead(windows: Iterator[Window], pool: ThreadPoolExecutor) -> Iterator[Window]:

@@ -90,6 +90,10 @@ class PartFile:
         if schema.every_token and self.num_states != self.num_tokens:
             raise FormatError(path, f"{self.num_tokens} tokens, but {self.num_states} states")
 
+    def read_states(self, first: int, out: npt.NDArray[Any]) -> None:
+        """Read the states from `first` on into `out` [n, C * hidden], contiguous; raises `ReadError`."""
+        self._file.read_into(HIDDEN_STATES, first * self._schema.state_bytes, out.data.cast("B"))
+
     @property
     def num_tokens(self) -> int:
         """S."""

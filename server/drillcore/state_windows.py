@@ -28,6 +28,8 @@ _MIX_PARTS = 4
 _BLOCK_STATES = 512
 """In a shuffled window so many states at a time are sorted by part: a copy for each part serves them all."""
 _MIN_RUN_STATES = 8
+_MIN_READ_BYTES = 1 << 16
+"""A run of so many bytes is read by a system call, a shorter one copied from the map."""
 
 Words = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -52,6 +54,8 @@ class PartWindow:
     """[n]: which of the sources."""
     line: Int64s
     """[n]: which line of it."""
+    files: Sequence[PartFile]
+    """Of the sources, when the states come in the files' order and the files hold no other columns; else empty."""
 
     def __len__(self) -> int:
         return len(self.line)
@@ -59,12 +63,21 @@ class PartWindow:
     def copy_to(self, out: Words, first: int, stop: int) -> None:
         """Copy the states [first, stop): runs from one part at once, states that alternate between parts by part."""
         source, line = self.source[first:stop], self.line[first:stop]
-        breaks = np.flatnonzero(source[1:] != source[:-1]) + 1
-        if _MIN_RUN_STATES * len(breaks) <= len(line):
-            edges = [0, *breaks.tolist(), len(line)]
-            for begin, end in pairwise(edges):
-                np.take(self.sources[source[begin]], line[begin:end], axis=0, out=out[begin:end], mode="clip")
+        jumps = source[1:] != source[:-1]
+        if self.files:
+            jumps |= line[1:] != line[:-1] + 1
+        edges = [0, *(np.flatnonzero(jumps) + 1).tolist(), len(line)]
+        if _MIN_RUN_STATES * (len(edges) - 2) > len(line):
+            self._copy_by_source(out, source, line)
             return
+        for begin, end in pairwise(edges):
+            run = out[begin:end]
+            if self.files and run.nbytes >= _MIN_READ_BYTES:
+                self.files[source[begin]].read_states(int(line[begin]), run)
+            else:
+                np.take(self.sources[source[begin]], line[begin:end], axis=0, out=run, mode="clip")
+
+    def _copy_by_source(self, out: Words, source: npt.NDArray[np.uint16], line: Int64s) -> None:
         for number in np.unique(source).tolist():
             here = np.flatnonzero(source == number)
             out[here] = np.take(self.sources[number], line[here], axis=0, mode="clip")
@@ -169,8 +182,10 @@ class StateWindows:
         if rng is not None:
             order = _by_source_in_blocks(source, rng.permutation(len(state)))
             source, state = source[order], state[order]
+        num_columns = len(self._output.columns)
         lines = [self._lines(file.hidden_states) for file in files]
-        return PartWindow(lines, source, state * len(self._output.columns) + self._column)
+        in_file_order = rng is None and num_columns == 1
+        return PartWindow(lines, source, state * num_columns + self._column, files if in_file_order else [])
 
     def _lines(self, hidden_states: npt.NDArray[Any] | None) -> Words:
         """[states * C, D]."""

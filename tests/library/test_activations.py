@@ -58,6 +58,16 @@ def test_shuffled_every_wanted_state_comes_exactly_once_an_epoch(output, shuffle
     assert other.tobytes() != states.tobytes()
 
 
+@pytest.mark.parametrize("batch_size", [7, 64])
+def test_long_runs_of_a_single_layer_come_in_order_too(make, monkeypatch, batch_size):
+    """Runs that are read instead of copied from the map: here all of at least two states."""
+    monkeypatch.setattr("drillcore.state_windows._MIN_READ_BYTES", 2 * 8 * 4)
+    maker = make(layers=(2,), final_norm=False)
+    maker.shard([range(0, 30, 2), range(1, 30, 2)])
+    states = np.concatenate(list(drillcore.open(maker.root).activations(2, batch_size)))
+    assert states.tobytes() == expected(maker, range(30), 0).tobytes()
+
+
 def test_special_tokens_are_kept_on_request(output):
     maker, opened = output
     states = np.concatenate(list(opened.activations(2, 16, skip_special=False)))

@@ -92,3 +92,15 @@ def test_views_outlive_the_file_and_its_name(tmp_path):
     os.unlink(path)
     assert view.tolist() == list(range(8))
     assert not view.flags.writeable
+
+
+def test_bytes_are_read_as_they_are_mapped_and_a_file_that_was_cut_off_is_told(tmp_path):
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(tensor_file_bytes({"a": np.arange(100), "b": np.ones(3, np.uint8)}, {}))
+    file = TensorFile(path)
+    out = np.zeros(20, np.int64)
+    file.read_into("a", 80, out.data.cast("B"))
+    assert out.tolist() == list(range(10, 30))
+    os.truncate(path, 200)
+    with pytest.raises(FormatError, match="cut off"):
+        file.read_into("a", 80, out.data.cast("B"))
