@@ -31,16 +31,16 @@ _JOB_LIMIT_S = 90.0
 _START_SAMPLES = 8
 _DISTURBED_SAMPLES = 128
 _SMALL_RING_BYTES = 64 << 20
-_PAUSE_S = 5.0
+_PAUSE_S = 10.0
 
 
 class Session:
     """Makes the model, judges its states, and gives the rows of each measurement."""
 
-    def __init__(self, name: str, places: Places, num_peer_prompts: int) -> None:
+    def __init__(self, name: str, places: Places, num_peer_tokens: int) -> None:
         self._name = name
         self._places = places
-        self._num_peer_prompts = num_peer_prompts
+        self._num_peer_tokens = num_peer_tokens
         self._model: RandomModel | None = None
         self._peer: TransformersPeer | None = None
         self._parities: dict[str, Parity] = {}
@@ -100,7 +100,7 @@ class Session:
         peer.to(self._decoder.weights.embedding.dtype)
         _free()
         prompts = self._prompts(workload)
-        some = prompts[:: max(1, len(prompts) // self._num_peer_prompts)]
+        some = prompts[:: max(1, sum(map(len, prompts)) // self._num_peer_tokens)]
         with ClockUnderLoad(current_device()) as clock:
             run = peer.run(workload, some, _PEER_BATCH_TOKENS)
         yield forward_row(workload, "transformers", run, parity, clock, batch_tokens=_PEER_BATCH_TOKENS)

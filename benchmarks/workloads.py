@@ -83,13 +83,13 @@ class Bench:
                 self._out.with_suffix(".refused.json").write_text(json.dumps(self._refused, indent=1) + "\n")
 
 
-def stages(workloads: Iterable[Workload], places: Places, num_peer_prompts: int) -> Iterator[Stage]:
+def stages(workloads: Iterable[Workload], places: Places, num_peer_tokens: int) -> Iterator[Stage]:
     """Every stage in the order of the workloads; models are made before the first workload that needs them."""
     sessions: dict[str, Session] = {}
     workloads = tuple(workloads)
     for workload in workloads:
         if workload.model not in sessions:
-            sessions[workload.model] = session = Session(workload.model, places, num_peer_prompts)
+            sessions[workload.model] = session = Session(workload.model, places, num_peer_tokens)
             yield Stage(f"model {workload.model}", 30, session.make)
             of_model = [w for w in workloads if w.model == workload.model]
             for other in of_model:
@@ -115,7 +115,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the rows here, as a JSON list")
     parser.add_argument("--budget-s", type=float, default=3600.0, help="leave out what does not fit")
     parser.add_argument("--output-root", type=Path, default=Path("/dev/shm"), help="where the states are written")
-    parser.add_argument("--peer-prompts", type=int, default=48, help="prompts that the peer runs")
+    parser.add_argument("--peer-tokens", type=int, default=60_000, help="tokens of the prompts that the peer runs")
     parser.add_argument("--writers", type=int, default=8, help="writer threads of the sidecar")
     parser.add_argument("--smoke", action="store_true", help="a tiny model; shows that everything runs")
     options = parser.parse_args()
@@ -125,7 +125,7 @@ def main() -> int:
         chosen = [smoke(workload) for workload in chosen]
     places = Places(options.output_root, options.output_root, options.writers)
     bench = Bench(options.out, options.budget_s)
-    for stage in stages(chosen, places, options.peer_prompts):
+    for stage in stages(chosen, places, options.peer_tokens):
         bench.run(stage)
     if bench.failed:
         print(f"failed or left out: {', '.join(bench.failed)}", file=sys.stderr)
