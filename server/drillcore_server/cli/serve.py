@@ -37,7 +37,7 @@ def command(arguments: argparse.Namespace) -> int:
     """Serves until SIGTERM; 0."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     # A model's and a web server's libraries take seconds to import: mistakes in the flags are told before.
-    options = _options(arguments)
+    options = options_of(arguments)
     from drillcore_server.api.serving import run_server
     from drillcore_server.api.settings import ServeSettings, read_api_key
 
@@ -54,7 +54,7 @@ def command(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """The fields of `ServeSettings` that were typed."""
     options: dict[str, Any] = {name: value for name in _AS_TYPED if (value := getattr(arguments, name)) is not None}
     options |= _from_blobs(arguments)
