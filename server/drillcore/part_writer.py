@@ -20,6 +20,8 @@ from drillcore.sample_schema import HIDDEN_STATES
 from drillcore.tensor_header import TensorSpec
 
 _ZEROS = memoryview(bytes(1 << 20))
+_BLOCK_BYTES = 1 << 20
+"""Written, then hashed while it is still in the processor's cache."""
 
 
 class PartWriter:
@@ -78,7 +80,7 @@ class PartWriter:
         )
 
     def append(self, data: memoryview) -> None:
-        """Append states of the open sample: one write, without a copy and without the interpreter lock.
+        """Append states of the open sample, without a copy and without the interpreter lock.
 
         Args:
             data: contiguous bytes of `[n, C, hidden]`; free for reuse when this returns.
@@ -88,9 +90,11 @@ class PartWriter:
         """
         data = data.cast("B") if data.ndim != 1 or data.format != "B" else data
         self._high_water = max(self._high_water, self._end + len(data))
-        write_at(self._fd, data, self._end, self._temporary)
-        self._hash.update(data)
-        self._end += len(data)
+        for start in range(0, len(data), _BLOCK_BYTES):
+            block = data[start : start + _BLOCK_BYTES]
+            write_at(self._fd, block, self._end, self._temporary)
+            self._hash.update(block)
+            self._end += len(block)
 
     def end_sample(self, end: SampleEnd) -> None:
         """Finish the open sample.
