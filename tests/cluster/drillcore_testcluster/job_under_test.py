@@ -48,6 +48,10 @@ class JobUnderTest:
         """Changes mutable fields of its spec."""
         self.api.patch("ExtractionJob", self.name, {"spec": fields}, namespace=self.namespace)
 
+    def delete(self) -> None:
+        """Deletes it; its Job and pods follow."""
+        self.api.delete("ExtractionJob", self.name, namespace=self.namespace, propagationPolicy="Background")
+
     def wait(self, type_: str, status: str, reason: str, timeout_s: float = WAIT_S) -> Object:
         """Waits until a condition has this status and reason, and gives the condition."""
         wanted = (status, reason)

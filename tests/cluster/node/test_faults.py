@@ -16,7 +16,9 @@ import pytest
 from drillcore_testcluster.job_under_test import JobUnderTest
 from drillcore_testcluster.kube_api import Object
 from drillcore_testcluster.node.node import GPU, Node
-from drillcore_testcluster.node.team import LONG, LONG_ROWS, QUICKSTART, TINY, Team
+from drillcore_testcluster.node.recorded import assert_as_played
+from drillcore_testcluster.node.team import ENDLESS, QUICKSTART, TINY, Team
+from drillcore_testcluster.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -33,6 +35,8 @@ class Curable:
     reason: str
     words: str
     cure: Callable[[Team], object]
+    played: str = ""
+    """File of the pod's status; empty: there is no pod."""
 
 
 def _make_secret(team: Team) -> None:
@@ -47,7 +51,12 @@ CURABLE: dict[str, Curable] = {
         lambda team: team.cluster.volumes.claim(team.namespace, "late-claim"),
     ),
     "missing secret": Curable(
-        {"model.secretName": "late-token"}, "PodsReady", "SecretNotFound", 'secret "late-token" not found', _make_secret
+        {"model.secretName": "late-token"},
+        "PodsReady",
+        "SecretNotFound",
+        'secret "late-token" not found',
+        _make_secret,
+        "secret-not-found",
     ),
 }
 
@@ -58,6 +67,8 @@ def test_the_job_goes_on_once_the_cause_is_gone(team: Team, name: str) -> None:
     job = team.job(name.replace(" ", "-"), TINY | case.changes)
     condition = job.wait(case.type, "False", case.reason, START_TIMEOUT_S)
     assert case.words in condition["message"]
+    if case.played:
+        assert_as_played(team.pods(job)[0], case.played)
     case.cure(team)
     job.wait("Succeeded", "True", "Succeeded", 180)
 
@@ -112,6 +123,7 @@ def test_the_end_is_told_and_a_new_job_with_the_same_output_succeeds(team: Team,
     (pod,) = team.pods(job)
     end = team.end_of(pod)
     assert end["exitCode"] == case.exit_code
+    assert_as_played(team.ended_pod(pod), "server-exit", exit_code=case.exit_code)
     assert _told_after(job, "Succeeded", end) < TOLD_WITHIN_S
     _goes_on(team, name, TINY)
 
@@ -124,6 +136,7 @@ def test_out_of_memory_names_container_limit_and_ring(team: Team) -> None:
     (pod,) = team.pods(job)
     end = team.end_of(pod)
     assert end["reason"] == "OOMKilled"
+    assert_as_played(team.ended_pod(pod), "server-oom-killed")
     assert _told_after(job, "Succeeded", end) < TOLD_WITHIN_S
     told = [event["message"] for event in job.events() if event["reason"] == "OutOfMemory"]
     assert any("160Mi" in message and "64Mi" in message for message in told), told
@@ -131,12 +144,15 @@ def test_out_of_memory_names_container_limit_and_ring(team: Team) -> None:
 
 
 def test_a_deadline_ends_the_job_and_the_next_one_goes_on_from_the_committed_rows(team: Team) -> None:
-    job = team.job("deadline", LONG, activeDeadlineSeconds=40)
-    job.wait("Succeeded", "False", "DeadlineExceeded", 90)
+    job = team.job("deadline", ENDLESS, activeDeadlineSeconds=90)
+    job.wait("Succeeded", "False", "DeadlineExceeded", 150)
     rows = team.committed_rows(job)
-    assert 0 < rows < LONG_ROWS
-    _goes_on(team, "deadline", LONG)
-    assert team.committed_rows(job) == LONG_ROWS
+    assert rows > 0
+    again = team.job("deadline-again", ENDLESS | {"output.subPath": "deadline"})
+    team.wait_for_rows(job, rows + 1)
+    again.delete()
+    until(lambda: not team.pods(again), "the pods of the next job are gone", 150)
+    assert team.committed_rows(job) == team.distinct_rows(job)
 
 
 def test_a_wrong_image_is_told_and_its_gpu_is_given_back_at_the_deadline(team: Team, own_node: Node) -> None:
@@ -146,6 +162,7 @@ def test_a_wrong_image_is_told_and_its_gpu_is_given_back_at_the_deadline(team: T
     job = team.job("wrong-image", TINY | changes)
     condition = job.wait("PodsReady", "False", "ImagePullError", 60)
     assert "registry.invalid/x:1" in condition["message"]
+    assert len(team.pods(job)) == 1
     job.wait("Succeeded", "False", "StartDeadlineExceeded", 90)
     team.run_pause("next-user-of-the-gpu", limits={GPU: "1"})
     _goes_on(team, "wrong-image", TINY)

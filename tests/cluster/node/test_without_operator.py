@@ -47,7 +47,7 @@ def test_resources_are_deleted_without_operator_and_nothing_undocumented_is_left
     team.running_pod(job)
     uninstalled.uninstall()
     api = team.cluster.api
-    api.delete("ExtractionJob", job.name, namespace=team.namespace, propagationPolicy="Background")
+    job.delete()
     until(lambda: not team.pods(job) and not job.children(), "the Job and its pods are gone", 150)
     assert _inventory(api, NAMESPACE) <= OF_EVERY_NAMESPACE
     assert api.find("CustomResourceDefinition", "extractionjobs.drillcore.dev") is not None

@@ -12,6 +12,8 @@ from drillcore_testcluster.waiting import until
 
 _MOUNT = Path("/sys/fs/cgroup")
 _CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
+_CPU_SHARES = 10 * 1024
+"""All pods together count as ten processes, not as one, beside whatever else the machine does."""
 
 
 def create() -> None:
@@ -22,6 +24,8 @@ def create() -> None:
         for name in _CPUSET_FILES:
             if (parent / name).exists():
                 (group / name).write_text((parent / name).read_text())
+        if (group / "cpu.shares").exists():
+            (group / "cpu.shares").write_text(str(_CPU_SHARES))
 
 
 def kill_processes() -> None:

@@ -83,9 +83,10 @@ class Containerd:
         """Ends it; containers run on."""
         self.process.stop()
 
-    def images(self) -> list[str]:
-        """Names of the images that are there."""
-        return self._names("images")
+    def images(self) -> dict[str, str]:
+        """Digests of the images that are there by name; the CRI names each a second time, after its configuration."""
+        rows = [line.split() for line in self._ctr("images", "list").splitlines()[1:]]
+        return {row[0]: row[2] for row in rows}
 
     def load(self, archive_of: list[str]) -> None:
         """Takes in the image that a command writes to its standard output as an archive."""

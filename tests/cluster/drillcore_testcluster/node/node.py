@@ -123,8 +123,8 @@ def _load(containerd: Containerd, images: Images) -> None:
     """Takes in what is missing, and removes the images of earlier states of the source."""
     wanted = [PAUSE_IMAGE, *map(images.name, TARGETS)]
     present = containerd.images()
-    stale = [name for name in present if "/drillcore/" in name and name not in wanted]
-    containerd.remove_images(stale)
+    kept = {present[name] for name in wanted if name in present}
+    containerd.remove_images([name for name, digest in present.items() if digest not in kept])
     builder = image_builder()
     for name in wanted:
         if name not in present:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +37,8 @@ LONG: dict[str, Any] = QUICKSTART | {
 }
 """The quickstart's rows several times over, committed all the time: something happens in the middle of it."""
 LONG_ROWS = 288
+ENDLESS: dict[str, Any] = LONG | {"dataset.uri": "pvc://datasets/endless.jsonl"}
+"""Longer than any test waits."""
 TINY: dict[str, Any] = SMALL | {
     "model.uri": "file:///opt/drillcore/self-test/model",
     "dataset.uri": "file:///opt/drillcore/self-test/rows.jsonl",
@@ -70,8 +73,12 @@ class Team:
         self.toolbox.start(list(CLAIMS))
         self.toolbox.send(volumes / "models" / MODEL, "models", MODEL)
         self.toolbox.send(volumes / "datasets" / "quickstart.jsonl", "datasets", "quickstart.jsonl")
-        repeat = f"for i in $(seq {LONG_ROWS // 72}); do cat quickstart.jsonl; done > long.jsonl"
-        self.toolbox("sh", "-c", f"cd /mnt/datasets && {repeat}")
+        self._repeat("quickstart.jsonl", LONG_ROWS // 72, "long.jsonl")
+        self._repeat("long.jsonl", 20, "endless.jsonl")
+
+    def _repeat(self, source: str, times: int, target: str) -> None:
+        loop = f"for i in $(seq {times}); do cat {source}; done > {target}"
+        self.toolbox("sh", "-c", f"cd /mnt/datasets && {loop}")
 
     def job(self, name: str, base: dict[str, Any], **changes: Any) -> JobUnderTest:
         """Creates a job whose output is a folder of its name; `shards__count=3` changes `shards.count`."""
@@ -83,6 +90,15 @@ class Team:
         selector = f"drillcore.dev/job={job.name}"
         pods = self.cluster.api.list("Pod", namespace=self.namespace, labelSelector=selector)
         return sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+
+    def ended_pod(self, pod: Object) -> Object:
+        """The pod as it is now; waits until kubelet has called it over."""
+        name = pod["metadata"]["name"]
+        for event in self.cluster.api.watch("Pod", namespace=self.namespace, fieldSelector=f"metadata.name={name}"):
+            now: Object = event["object"]
+            if now["status"]["phase"] in ("Succeeded", "Failed"):
+                return now
+        raise AssertionError(f"pod {name} is not over")
 
     def verify(self, output: str) -> str:
         """`drillcore verify` of an output, by another pod than those that wrote it."""
@@ -110,21 +126,29 @@ class Team:
                 return pod
         raise AssertionError(f"shard {index} of {job.name} did not run")
 
-    def wait_for_rows(self, job: JobUnderTest, rows: int, timeout_s: float = 180.0) -> int:
+    def wait_for_rows(self, job: JobUnderTest, rows: int, timeout_s: float = 240.0) -> int:
         """Waits until so many rows of a job are committed on the volume; gives their number."""
-        script = _COUNT_ROWS.format(output=f"/mnt/states/{job.name}")
         last = [0]
 
         def enough() -> bool:
-            last[0] = int(self.toolbox("python", "-c", script))
+            last[0] = self.committed_rows(job)
             return last[0] >= rows
 
         until(enough, f"{rows} rows of {job.name} are committed", timeout_s)
         return last[0]
 
     def committed_rows(self, job: JobUnderTest) -> int:
-        """How many rows of a job are committed on the volume now."""
-        return self.wait_for_rows(job, 0)
+        """How many rows of a job its journals list: what stands there is never computed again."""
+        return len(self._journaled(job))
+
+    def distinct_rows(self, job: JobUnderTest) -> int:
+        """The same without those that two attempts have."""
+        return len(set(self._journaled(job)))
+
+    def _journaled(self, job: JobUnderTest) -> list[int]:
+        journals = self.toolbox("sh", "-c", f"cat /mnt/states/{job.name}/shards/*/journal-*.jsonl || true")
+        parts = [json.loads(line) for line in journals.splitlines()]
+        return [row for part in parts for first, last in part["rows"] for row in range(first, last + 1)]
 
     def run_pause(self, name: str, limits: dict[str, str]) -> None:
         """Runs a pod that does nothing and needs these resources, until it is Ready; then deletes it."""
@@ -140,14 +164,6 @@ class Team:
         place = ("--namespace", self.namespace)
         self.cluster.kubectl("wait", f"pod/{name}", *place, "--for=condition=Ready", "--timeout=55s")
         self.cluster.api.delete("Pod", name, namespace=self.namespace)
-
-
-_COUNT_ROWS = """\
-import json, pathlib
-lines = [line for path in pathlib.Path("{output}").glob("shards/*/journal-*.jsonl") for line in path.open()]
-print(sum(last - first + 1 for line in lines for first, last in json.loads(line)["rows"]))
-"""
-"""Reads the journals: what stands there is never computed again."""
 
 
 def _container_statuses(pod: Object) -> list[Object]:
