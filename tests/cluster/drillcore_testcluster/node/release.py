@@ -42,7 +42,7 @@ class Release:
 
     def test(self) -> str:
         """`helm test`; gives its output."""
-        return self._helm("test", NAME, "--namespace", NAMESPACE, "--timeout", "110s", "--logs")
+        return self._helm("test", NAME, "--namespace", NAMESPACE, "--timeout", "110s")
 
     def service(self) -> Object:
         """The status API's Service."""
