@@ -20,7 +20,7 @@ from drillcore_testcluster.operator_account import CLUSTER_WIDE
 from drillcore_testcluster.operator_process import operator_process
 from drillcore_testcluster.played_kubelet import PlayedKubelet
 from drillcore_testcluster.played_node import PlayedNode
-from drillcore_testcluster.ports import LOOPBACK, free_ports
+from drillcore_testcluster.ports import free_ports
 from drillcore_testcluster.processes import Process
 from drillcore_testcluster.waiting import until
 
@@ -59,7 +59,7 @@ class LoadedCluster:
 
     control_plane: ControlPlane
     operator: Process
-    api_url: str
+    api_port: int
     """Of the operator's job-status API."""
     crowd: Crowd
 
@@ -88,12 +88,12 @@ def loaded_cluster(crowd: Crowd, status_interval_s: float) -> Iterator[LoadedClu
         node.start()
         kubelet.scripts.update({namespace: lambda _: RUNNING for namespace in crowd.namespaces})
         kubelet.start()
-        operator, url = _operator(cluster.own, status_interval_s)
+        operator, port = _operator(cluster.own, status_interval_s)
         try:
             _create(cluster.api, crowd)
             until(lambda: _all_run(operator, cluster.api, crowd), "every job runs", SETUP_TIMEOUT_S)
             kubelet.stop()
-            yield LoadedCluster(cluster.own, operator, url, crowd)
+            yield LoadedCluster(cluster.own, operator, port, crowd)
         finally:
             operator.stop()
             node.stop()
@@ -109,7 +109,7 @@ def _install_crd(api: KubeApi) -> None:
     until(is_established, "the CRD is established")
 
 
-def _operator(control_plane: ControlPlane, status_interval_s: float) -> tuple[Process, str]:
+def _operator(control_plane: ControlPlane, status_interval_s: float) -> tuple[Process, int]:
     """The operator with the chart's rights, started, and where its API is."""
     helm = Helm(binaries.find(binaries.HELM), control_plane.folder / "helm")
     kubeconfig = CLUSTER_WIDE.grant(control_plane, helm)
@@ -117,7 +117,7 @@ def _operator(control_plane: ControlPlane, status_interval_s: float) -> tuple[Pr
     settings = {"api_port": str(port), "status_interval_s": str(status_interval_s)}
     process = operator_process(control_plane.folder, kubeconfig, **settings)
     process.start()
-    return process, f"http://{LOOPBACK}:{port}"
+    return process, port
 
 
 def _create(api: KubeApi, crowd: Crowd) -> None:

@@ -57,7 +57,7 @@ def measure(cluster: LoadedCluster, load: Load) -> Figures:
         time.sleep(load.warm_up_s)
         before = cluster.conditions()
         reporters.forget()
-        with Sampler(cluster.operator, cluster.api_url) as sampler:
+        with Sampler(cluster.operator, cluster.api_port) as sampler:
             start_s = time.time()
             wait([reporting], timeout=load.duration_s)
             end_s = time.time()

@@ -12,6 +12,7 @@ import httpx
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
+from drillcore_testcluster.ports import LOOPBACK
 from drillcore_testcluster.processes import Process
 
 INTERVAL_S = 5.0
@@ -36,7 +37,7 @@ class Sampler:
     """A thread that samples while its context lasts, at its beginning and at its end too."""
 
     operator: Process
-    api_url: str
+    api_port: int
     samples: list[Sample] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -60,7 +61,7 @@ class Sampler:
             self._stopped.wait(INTERVAL_S)
 
     def _sample(self) -> Sample:
-        text = httpx.get(f"{self.api_url}/metrics", timeout=30, trust_env=False).text
+        text = httpx.get(f"http://{LOOPBACK}:{self.api_port}/metrics", timeout=30, trust_env=False).text
         families = {family.name: family for family in text_string_to_metric_families(text)}
         buckets = [s for s in families[QUEUE_DELAY].samples if s.name.endswith("_bucket")]
         times = self._process.cpu_times()

@@ -1,4 +1,7 @@
-"""Parts of a request that several routes share."""
+"""Parts of a request that several routes share.
+
+All are coroutines: FastAPI runs other functions in threads, several hops for each request.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,20 @@ JobName = Annotated[str, Path(pattern=_LABEL, max_length=63, description="The jo
 _bearer = HTTPBearer(auto_error=False, description="A token of the cluster that may `get extractionjobs`.")
 
 
-def services_of(request: Request) -> Services:
+async def services_of(request: Request) -> Services:
     """What the application was made with."""
     services: Services = request.app.state.services
     return services
 
 
-def bearer_token(
+async def bearer_token(
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> str | None:
     """The token of the Authorization header; None: there is none."""
     return credentials.credentials if credentials else None
 
 
-def slots_of(request: Request) -> StreamSlots:
+async def slots_of(request: Request) -> StreamSlots:
     """The streams that are open."""
     slots: StreamSlots = request.app.state.slots
     return slots

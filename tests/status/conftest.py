@@ -25,6 +25,8 @@ SPEC = {
     "extraction": {"layers": [1]},
     "output": {"claimName": "out"},
 }
+TIMEOUT_S = 60.0
+"""Longer than a busy machine needs."""
 READER_TOKEN = "reader-of-team-a"
 POD_TOKEN = "pod-of-shard-0"
 
@@ -160,14 +162,14 @@ def serve(switch_and_url: tuple[_Switch, str]) -> Callable[[Services], str]:
 def client(serve: Callable[[Services], str], services: Services) -> Iterator[httpx.Client]:
     """Somebody who may read team-a."""
     headers = {"Authorization": f"Bearer {READER_TOKEN}"}
-    with httpx.Client(base_url=serve(services), headers=headers, trust_env=False) as reader:
+    with httpx.Client(base_url=serve(services), headers=headers, timeout=TIMEOUT_S, trust_env=False) as reader:
         yield reader
 
 
 @pytest.fixture
 def anybody(serve: Callable[[Services], str], services: Services) -> Iterator[httpx.Client]:
     """Somebody without a token."""
-    with httpx.Client(base_url=serve(services), trust_env=False) as stranger:
+    with httpx.Client(base_url=serve(services), timeout=TIMEOUT_S, trust_env=False) as stranger:
         yield stranger
 
 

@@ -23,10 +23,10 @@ def test_a_probe_says_what_is_wrong(serve, services):
         return "no list of jobs for 900 s"
 
     url = serve(replace(services, live_check=stale))
-    answer = httpx.get(f"{url}/healthz", trust_env=False)
+    answer = httpx.get(f"{url}/healthz", timeout=60, trust_env=False)
     assert answer.status_code == 503
     assert answer.json()["message"] == "no list of jobs for 900 s"
-    assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+    assert httpx.get(f"{url}/readyz", timeout=60, trust_env=False).status_code == 200
 
 
 def test_metrics_count_answers_by_route_and_never_hold_what_was_typed(client, jobs):
@@ -49,13 +49,13 @@ def test_metrics_count_answers_by_route_and_never_hold_what_was_typed(client, jo
 def test_metrics_of_the_process_stand_beside(serve, services):
     registry = CollectorRegistry()
     Gauge("drillcore_work_queue_length", "Keys that wait.", registry=registry).set(7)
-    text = httpx.get(serve(replace(services, registry=registry)) + "/metrics", trust_env=False).text
+    text = httpx.get(serve(replace(services, registry=registry)) + "/metrics", timeout=60, trust_env=False).text
     assert "drillcore_work_queue_length 7.0" in text
 
 
 def test_the_page_learns_how_to_log_in(serve, services):
     login = Login(kind=LoginKind.NONE, namespace="here")
-    answer = httpx.get(serve(replace(services, login=login)) + "/v1/login", trust_env=False)
+    answer = httpx.get(serve(replace(services, login=login)) + "/v1/login", timeout=60, trust_env=False)
     assert answer.json() == {"kind": "None", "namespace": "here"}
 
 
@@ -80,4 +80,4 @@ def test_the_policy_allows_nothing_inline_and_nothing_foreign():
 @pytest.mark.parametrize(("host", "code"), [("127.0.0.1:1", 200), ("localhost", 200), ("evil.example", 400), ("", 400)])
 def test_a_server_that_trusts_everybody_answers_to_its_own_names_only(serve, open_services, host, code):
     url = serve(replace(open_services, allowed_hosts=frozenset({"127.0.0.1", "localhost", "::1"})))
-    assert httpx.get(f"{url}/healthz", headers={"Host": host}, trust_env=False).status_code == code
+    assert httpx.get(f"{url}/healthz", headers={"Host": host}, timeout=60, trust_env=False).status_code == code

@@ -72,5 +72,5 @@ def test_a_body_without_end_is_cut(anybody, jobs, declared):
 
 
 def test_a_server_without_pods_takes_no_reports(serve, open_services):
-    answer = httpx.post(serve(open_services) + PROGRESS, json=REPORT, trust_env=False)
+    answer = httpx.post(serve(open_services) + PROGRESS, json=REPORT, timeout=60, trust_env=False)
     assert answer.status_code == 404
