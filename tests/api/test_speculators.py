@@ -11,7 +11,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-
-from drillcore_server.parity import reference_states, row_errors
 
 PEERS = Path(__file__).parent / "peers"
 ROOT = Path(__file__).parents[2]
@@ -70,20 +68,24 @@ def run_peer(python: Path, *arguments: Any) -> str:
     return result.stdout
 
 
-def assert_states(model: Path, layers: tuple[int, ...], folder: Path, rows: list[list[int]]) -> None:
-    """Every file has its ids and shape; of some, every state is transformers'."""
-    paths = [folder / f"hs_{index}.safetensors" for index in range(len(rows))]
-    assert sorted(folder.glob("*")) == sorted(paths)
-    compared = set(random.Random(1).sample(range(len(rows)), NUM_COMPARED))
-    for index, (path, row) in enumerate(zip(paths, rows, strict=True)):
-        tensors = load_file(path)
-        states = tensors["hidden_states"]
-        assert tensors["token_ids"].tolist() == row
-        assert states.shape[:2] == (len(row), len(layers))
-        if index in compared:
-            expected = reference_states(model, row)
-            errors = [row_errors(states[:, c], expected[:, layer]) for c, layer in enumerate(layers)]
-            assert max(float(error.max()) for error in errors) <= TOLERANCE[states.dtype]
+@pytest.fixture(scope="session")
+def assert_states(reference_states: Any, row_criterion: Callable[..., None]) -> Callable[..., None]:
+    """`assert_states(model, layers, folder, rows)`: every file has its ids and shape; of some, every state is right."""
+
+    def check(model: Path, layers: tuple[int, ...], folder: Path, rows: list[list[int]]) -> None:
+        paths = [folder / f"hs_{index}.safetensors" for index in range(len(rows))]
+        assert sorted(folder.glob("*")) == sorted(paths)
+        compared = set(random.Random(1).sample(range(len(rows)), NUM_COMPARED))
+        for index, (path, row) in enumerate(zip(paths, rows, strict=True)):
+            tensors = load_file(path)
+            states = tensors["hidden_states"]
+            assert tensors["token_ids"].tolist() == row
+            assert states.shape[:2] == (len(row), len(layers))
+            if index in compared:
+                expected = reference_states(model, row).residual
+                row_criterion(states, torch.stack([expected[i] for i in layers], dim=1), TOLERANCE[states.dtype])
+
+    return check
 
 
 @pytest.fixture(scope="module", params=["demo", "tiny"])
@@ -97,7 +99,11 @@ def workload(request: pytest.FixtureRequest, tiny_folder: Path) -> tuple[Path, t
 
 @pytest.mark.parametrize("concurrency", [32, 256])
 def test_its_offline_command_gets_every_file_right(
-    peer_python: Path, workload: tuple[Path, tuple[int, ...], list[list[int]]], tmp_path: Path, concurrency: int
+    peer_python: Path,
+    workload: tuple[Path, tuple[int, ...], list[list[int]]],
+    assert_states: Callable[..., None],
+    tmp_path: Path,
+    concurrency: int,
 ) -> None:
     model, layers, rows = workload
     (tmp_path / "rows.json").write_text(json.dumps(rows))
