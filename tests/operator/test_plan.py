@@ -464,6 +464,24 @@ def test_a_job_that_something_else_suspends_says_so(make: Any) -> None:
     assert "something else suspends it again" in message(decided, "PodsReady")
 
 
+def test_a_crash_loop_is_told_with_the_end_of_the_last_run(make: Any) -> None:
+    crashed = Termination(1, "Error", "OSError: no such volume\n", make.now)
+    pod = make.pod(
+        containers=(
+            ContainerStatus(
+                "sidecar",
+                waiting_reason="CrashLoopBackOff",
+                waiting_message="back-off 20s restarting failed container",
+                last_terminated=crashed,
+            ),
+        )
+    )
+    decided = make.plan(child=make.child(), pods=(pod,))
+    assert said(decided)["PodsReady"] == ("False", "CrashLoopBackOff")
+    words = "back-off 20s restarting failed container; its last run ended with code 1 (Error): OSError: no such volume"
+    assert words in message(decided, "PodsReady")
+
+
 def test_first_words_about_an_image_stay(make: Any) -> None:
     first = make.plan(child=make.child(), pods=(make.waiting_pod("ErrImagePull", "not found"),))
     resource = make.resource(first.status)

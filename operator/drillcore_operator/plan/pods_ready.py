@@ -85,6 +85,7 @@ def _container_obstacles(pod: Pod) -> Iterator[Obstacle]:
             continue
         what = f"pod {pod.name}, container {container.name}"
         message = f"{what}: {container.waiting_reason}: {container.waiting_message or container.image}"
+        message += _last_end(container)
         yield _container_obstacle(container, message)
 
 
@@ -94,7 +95,17 @@ def _container_obstacle(container: ContainerStatus, message: str) -> Obstacle:
         return Obstacle(ConditionReason.IMAGE_PULL_ERROR, message, keeps_message=True)
     if container.waiting_reason == "CreateContainerConfigError" and "secret" in container.waiting_message:
         return Obstacle(ConditionReason.SECRET_NOT_FOUND, message)
-    return Obstacle(container.waiting_reason, message)
+    # A crash loop's pause grows, and with it kubelet's words.
+    return Obstacle(container.waiting_reason, message, keeps_message=True)
+
+
+def _last_end(container: ContainerStatus) -> str:
+    """How the previous run of a restarted container ended, which is else in `kubectl logs --previous` only."""
+    last = container.last_terminated
+    if last is None:
+        return ""
+    said = f": {last.message.strip()}" if last.message.strip() else ""
+    return f"; its last run ended with code {last.exit_code} ({last.reason or 'no reason'}){said}"
 
 
 def _volume_obstacles(pod: Pod, events: tuple[ClusterEvent, ...]) -> Iterator[Obstacle]:
