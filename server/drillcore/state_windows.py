@@ -28,7 +28,7 @@ _MIX_PARTS = 4
 _BLOCK_STATES = 512
 """In a shuffled window so many states at a time are sorted by part: a copy for each part serves them all."""
 _MIN_RUN_STATES = 8
-_MIN_READ_BYTES = 1 << 16
+_MIN_READ_BYTES = 1 << 18
 """A run of so many bytes is read by a system call, a shorter one copied from the map."""
 
 Words = npt.NDArray[np.unsignedinteger[Any]]

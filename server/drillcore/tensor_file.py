@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import os
-import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,8 +41,7 @@ class TensorFile:
             ReadError: when it cannot be read or mapped.
         """
         self.path = path
-        self._map, self._fd = _mapped(path)
-        weakref.finalize(self, os.close, self._fd)
+        self._map = _mapped(path)
         header = self._header()
         self._data_start = 8 + int.from_bytes(self._map[:8], "little")
         self.metadata: dict[str, str] = {}
@@ -93,23 +90,28 @@ class TensorFile:
             ReadError: when they cannot be read.
         """
         position = self._data_start + self._entries[name].begin + first_byte
-        while out:
-            try:
-                count = os.preadv(self._fd, [out], position)
-            except OSError as error:
-                raise ReadError(self.path, error) from error
-            if not count:
-                raise FormatError(self.path, f"ends at byte {position}: it was cut off since it was opened")
-            position, out = position + count, out[count:]
+        try:
+            # Opened for each run: an open file for each part besides its map would use up a process's descriptors.
+            with self.path.open("rb", buffering=0) as file:
+                file.seek(position)
+                while out:
+                    count = file.readinto(out)
+                    if not count:
+                        raise FormatError(self.path, f"must be longer than {file.tell()} bytes, as it was before")
+                    out = out[count:]
+        except OSError as error:
+            raise ReadError(self.path, error) from error
 
     def _view(self, name: str, entry: _Entry) -> npt.NDArray[Any]:
         dtype = NUMPY_DTYPES[entry.dtype]
         try:
             if entry.begin == entry.end:
                 return np.empty(entry.shape, dtype)
-            return np.ndarray(entry.shape, dtype, buffer=self._map, offset=self._data_start + entry.begin)
+            view = np.ndarray(entry.shape, dtype, buffer=self._map, offset=self._data_start + entry.begin)
         except ValueError as error:
             raise FormatError(self.path, f"tensor `{name}` has an impossible shape: {error}") from None
+        view.flags.writeable = False
+        return view
 
     def _header(self) -> Fields:
         length = int.from_bytes(self._map[:8], "little")
@@ -139,13 +141,13 @@ class TensorFile:
             )
 
 
-def _mapped(path: Path) -> tuple[mmap.mmap, int]:
-    """The map of a file, and a descriptor of it, which is the caller's."""
+def _mapped(path: Path) -> mmap.mmap:
+    """The map of a file: private and writable, because torch knows no tensors that are not."""
     try:
         with path.open("rb") as file:
             if file.seek(0, 2) < 8:
                 raise FormatError(path, "a safetensors file has at least 8 bytes")
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), os.dup(file.fileno())
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     except FileNotFoundError:
         raise FormatError(path, "the file is missing") from None
     except OSError as error:

@@ -102,5 +102,5 @@ def test_bytes_are_read_as_they_are_mapped_and_a_file_that_was_cut_off_is_told(t
     file.read_into("a", 80, out.data.cast("B"))
     assert out.tolist() == list(range(10, 30))
     os.truncate(path, 200)
-    with pytest.raises(drillcore.FormatError, match="cut off"):
+    with pytest.raises(drillcore.FormatError, match="must be longer"):
         file.read_into("a", 80, out.data.cast("B"))
