@@ -32,7 +32,16 @@ class Buildah:
 
     def has(self, image: str) -> bool:
         """Whether the storage has an image of this name."""
-        return any(image in (entry["names"] or ()) for entry in json.loads(self("images", "--json")))
+        return image in self.names()
+
+    def names(self) -> list[str]:
+        """Names of the images in the storage."""
+        return [name for entry in json.loads(self("images", "--json")) for name in entry["names"] or ()]
+
+    def remove(self, images: list[str]) -> None:
+        """Removes images; layers that others are built on stay."""
+        if images:
+            self("rmi", *images)
 
     def from_folder(self, root: Path, image: str, entrypoint: str | None = None) -> None:
         """An image whose only layer is a folder."""

@@ -94,6 +94,8 @@ def _build(images: Images) -> None:
         with timed(f"{target} image"):
             if not buildah.has(images.name(target)):
                 buildah.build(REPOSITORY, target, images.name(target), {"BASE": BASE_IMAGE})
+            stale = f"{images.repository(target)}:"
+            buildah.remove([n for n in buildah.names() if n.startswith(stale) and n != images.name(target)])
             if not images.is_local:
                 buildah("push", images.name(target), f"docker://{images.name(target)}", timeout_s=1800.0)
 

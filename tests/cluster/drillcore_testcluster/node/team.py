@@ -76,8 +76,8 @@ class Team:
         self.toolbox("sh", "-c", f"cd /mnt/datasets && {repeat}")
 
     def job(self, name: str, base: dict[str, Any], **changes: Any) -> JobUnderTest:
-        """Creates a job whose output is a folder of its name; `shards__count=3` changes `shards.count`."""
-        spec = base | {"output.subPath": name} | {path.replace("__", "."): value for path, value in changes.items()}
+        """Creates a job; `shards__count=3` changes `shards.count`. Its output is a folder of its name by default."""
+        spec = {"output.subPath": name} | base | {path.replace("__", "."): value for path, value in changes.items()}
         return JobUnderTest(self.cluster.api, self.namespace, name).create(spec)
 
     def pods(self, job: JobUnderTest) -> list[Object]:
