@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from drillcore.output import Output
 
 _MAX_THREADS = 4
-_BATCHES_AHEAD = 4
 
 _Pieces = list[tuple[Window, int, int]]
 """A batch: windows, and from where to where in each."""
@@ -60,13 +60,16 @@ class Activations:
         return math.nan if stats is None else stats.mean_norm
 
     def __iter__(self) -> Iterator[npt.NDArray[Any]]:
-        pool = ThreadPoolExecutor(_usable_threads(), thread_name_prefix="activations")
+        num_threads = _usable_threads()
+        pool = ThreadPoolExecutor(num_threads, thread_name_prefix="activations")
+        manifest = self._output.manifest
+        buffers = _Buffers((self._batch_size, manifest.hidden_size), manifest.store_dtype.numpy, num_threads + 3)
         ready: deque[Future[npt.NDArray[Any]]] = deque()
         try:
             for pieces in self._batches(_one_ahead(self._windows(), pool)):
-                # Allocated here: a thread of the pool would get fresh pages for each batch.
-                ready.append(pool.submit(_copied, pieces, self._empty(pieces)))
-                if len(ready) > _BATCHES_AHEAD:
+                count = sum(stop - first for _, first, stop in pieces)
+                ready.append(pool.submit(_copied, pieces, buffers.take(count)))
+                if len(ready) > num_threads:
                     yield ready.popleft().result()
             while ready:
                 yield ready.popleft().result()
@@ -95,11 +98,33 @@ class Activations:
         if pieces:
             yield pieces
 
-    def _empty(self, pieces: _Pieces) -> npt.NDArray[Any]:
-        """[n, hidden]."""
-        manifest = self._output.manifest
-        count = sum(stop - first for _, first, stop in pieces)
-        return np.empty((count, manifest.hidden_size), manifest.store_dtype.numpy)
+
+class _Buffers:
+    """Memory of batches, used again once nobody refers to it: fresh pages cost as much as the copy into them.
+
+    numpy gives every view of an array the array itself as its base, so that the count of references to a buffer tells
+    whether a batch, a slice of one, or a tensor over one is alive.
+    """
+
+    def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any], limit: int) -> None:
+        self._shape = shape
+        self._dtype = dtype
+        self._limit = limit
+        self._kept: list[npt.NDArray[Any]] = []
+
+    def take(self, count: int) -> npt.NDArray[Any]:
+        """[count, hidden] of memory that is the caller's for as long as there is a reference to it."""
+        for i in range(len(self._kept)):
+            if sys.getrefcount(self._kept[i]) == _UNUSED_REFERENCES:
+                return self._kept[i][:count]
+        buffer = np.empty(self._shape, self._dtype)
+        if len(self._kept) < self._limit:
+            self._kept.append(buffer)
+        return buffer[:count]
+
+
+_UNUSED_REFERENCES = 2
+"""To an object in a list, while `sys.getrefcount` looks at it."""
 
 
 def _copied(pieces: _Pieces, batch: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -81,5 +81,6 @@ def _estimate_shard(
             samples=samples, tokens=tokens, states=states, id_bytes=id_bytes, loss_mask=has_mask
         )
         part_bytes = quantity_bytes(preparation.spec.output.part_size)
-        size_bytes += (size_bytes // part_bytes) * schema.header_block_bytes
+        # A part has at least one row, however small output.partSize is.
+        size_bytes += min(size_bytes // part_bytes, samples - 1) * schema.header_block_bytes
     return Estimate(samples + quarantined, samples, quarantined, tokens, states, size_bytes)

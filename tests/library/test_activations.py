@@ -116,6 +116,17 @@ def test_rows_of_an_unfinished_output_come_as_far_as_they_are(make):
     assert np.concatenate(list(activations)).tobytes() == wanted.tobytes()
 
 
+def test_what_is_kept_of_a_batch_is_never_overwritten(maker):
+    """Memory is used again for later batches, but not while a batch, or a slice of one, is alive."""
+    maker.shard([range(40)])
+    activations = drillcore.open(maker.root).activations(2, 3)
+    kept = [batch[1:] if number % 2 else batch for number, batch in enumerate(activations)]
+    again = list(activations)
+    assert all((a[-len(k) :] == k).all() for a, k in zip(again, kept, strict=True))
+    addresses = [batch.ctypes.data for batch in activations]
+    assert len(set(addresses)) < len(addresses)
+
+
 def test_an_output_without_states_gives_no_batch(maker):
     maker.claim()
     activations = drillcore.open(maker.root, allow_incomplete=True).activations(2, 4, 10)
