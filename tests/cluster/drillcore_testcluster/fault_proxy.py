@@ -104,10 +104,16 @@ class FaultProxy:
             self._upstream.close()
             thread.join()
 
+    @property
+    def num_watches(self) -> int:
+        """Watches that stream now."""
+        return len(self._watches)
+
     def cut_watches(self) -> int:
         """Closes every connection that streams a watch, without a word; gives their number."""
         cut = list(self._watches)
         for each in cut:
+            self._watches.discard(each)
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
         return len(cut)

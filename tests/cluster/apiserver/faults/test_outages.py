@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+import psutil
 import pytest
 
 from drillcore_testcluster.audit import created_jobs
@@ -18,6 +19,7 @@ from drillcore_testcluster.waiting import until
 pytestmark = pytest.mark.apiserver
 
 RECOVERY_S = 60.0
+NUM_WATCHES = 2
 GARBAGE_COLLECTION_S = 90.0
 """The garbage collector learns of new kinds every 30 s."""
 
@@ -89,6 +91,24 @@ def test_cut_and_expired_watches_are_made_again(field: Field, proxy: FaultProxy,
         assert proxy.cut_watches() >= 2
         field.job("good-2").wait("Succeeded", "True", "Succeeded", timeout_s=RECOVERY_S)
         assert len(expired) == 2
+
+
+def test_watches_made_again_and_again_leave_no_connection_behind(field: Field, proxy: FaultProxy, operator) -> None:
+    with operator(resync_interval_s="600") as process:
+        field.job("good").wait("Succeeded", "True", "Succeeded")
+        before = num_connections(process.pid)
+        for fault in (None, Answer(410)) * 3:
+            start_s = time.monotonic()
+            proxy.decide = lambda call, fault=fault: fault if call.is_watch else None
+            proxy.cut_watches()
+            until(lambda since_s=start_s: proxy.num_calls(lambda call: call.is_watch, since_s) > 0, "a new watch")
+            proxy.decide = no_fault
+            until(lambda: proxy.num_watches == NUM_WATCHES, "they are there again", RECOVERY_S)
+        until(lambda: num_connections(process.pid) <= before, "there are no more connections than before")
+
+
+def num_connections(pid: int) -> int:
+    return len(psutil.Process(pid).net_connections("tcp"))
 
 
 def test_job_that_ended_while_the_operator_was_down_is_seen(field: Field, proxy: FaultProxy, operator) -> None:
