@@ -2,6 +2,7 @@
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +19,12 @@ from drillcore.part_schema import PartSchema
 from drillcore.part_writer import PartWriter
 from drillcore.publish import publish_commit, publish_complete, publish_manifest
 from drillcore.records import QuarantineEntry, QuarantineReason, SampleEnd
+from drillcore.sample_part_writer import SamplePartWriter
 from drillcore.tensor_file import TensorFile
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "format.md"
 EXAMPLE = re.compile(r"<!-- example: (\S+) -->\n```(?:json|jsonl)\n(.*?)```", re.DOTALL)
+PER_SAMPLE_EXAMPLE = re.compile(r"<!-- per-sample example: samples/hs_2\S+ -->\n```json\n(.*?)```", re.DOTALL)
 ATTEMPT = "5f2c9a10"
 
 
@@ -43,8 +46,8 @@ def sample(row, id, token_ids, loss_mask):
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory, session_maker):
-    manifest = replace(
+def manifest(session_maker):
+    return replace(
         session_maker.manifest,
         model=ModelIdentity(
             uri="hf://HuggingFaceTB/SmolLM2-135M-Instruct",
@@ -73,11 +76,22 @@ def root(tmp_path_factory, session_maker):
         max_model_len=2048,
         special_token_ids=(0, 1, 2),
     )
-    layout = Layout(tmp_path_factory.mktemp("example"))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory, manifest):
+    return written_output(Layout(tmp_path_factory.mktemp("example")), manifest)
+
+
+def written_output(layout, manifest):
     shard = layout.shard(0)
     publish_manifest(layout, manifest)
     journal, quarantine = Journal(shard, ATTEMPT), QuarantineLog(shard, ATTEMPT)
-    writer = PartWriter(shard.part(0, ATTEMPT), PartSchema.of(manifest))
+    schema = PartSchema.of(manifest)
+    if schema.per_sample:
+        writer = SamplePartWriter(shard, 0, ATTEMPT, schema, ThreadPoolExecutor(1))
+    else:
+        writer = PartWriter(shard.part(0, ATTEMPT), schema)
     for end in (sample(0, "chat-0", [1, 504, 314, 2], [0, 0, 1, 1]), sample(2, None, [1, 28, 2], [0, 1, 1])):
         states = np.arange(end.num_states * 8).reshape(-1, 2, 4).astype(ml_dtypes.bfloat16)
         writer.append(memoryview(states.view(np.uint8).reshape(-1)))
@@ -133,6 +147,14 @@ def test_every_file_has_an_example(root):
     for name in written:
         if name.endswith(".safetensors"):
             assert {f"{name}#header", f"{name}#tensors"} <= set(shown)
+
+
+def test_the_file_of_one_row_is_shown_as_it_is_written(manifest, tmp_path):
+    layout = Layout(written_output(Layout(tmp_path), replace(manifest, layout="PerSample")))
+    header = header_of(layout.shard(0).sample(2))
+    shown = PER_SAMPLE_EXAMPLE.search(DOCUMENT.read_text())
+    assert json.loads(shown[1]) == header, f"the example must be:\n{json.dumps(header, indent=2)}"
+    assert drillcore.verify(tmp_path).ok
 
 
 def test_the_example_is_a_whole_output(root):
