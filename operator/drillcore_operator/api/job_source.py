@@ -6,6 +6,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from pydantic import ValidationError
+
 from drillcore_operator.api.live_progress import with_live_progress
 from drillcore_operator.api.shards import shards_of
 from drillcore_operator.api.throughput_book import ThroughputBook
@@ -95,11 +97,10 @@ class ClusterJobSource:
     def _job(self, document: Document) -> Job:
         metadata = document["metadata"]
         seen = self._progress.seen(JobKey(metadata["namespace"], metadata["name"]), metadata["uid"])
-        status = ExtractionJobStatus.model_validate(document.get("status") or {})
         return Job(
             metadata=JobMetadata.model_validate(metadata),
             spec=document["spec"],
-            status=with_live_progress(status, seen),
+            status=with_live_progress(_status(document), seen),
         )
 
     async def _document(self, key: JobKey) -> Document:
@@ -116,6 +117,14 @@ class ClusterJobSource:
         if child is None or child.owner_uid != uid:
             return None, ()
         return child, await pods_of(self._api, key, child)
+
+
+def _status(document: Document) -> ExtractionJobStatus:
+    """The stored status; one of a later version is shown as none, because one job must not hide the others."""
+    try:
+        return ExtractionJobStatus.model_validate(document.get("status") or {})
+    except ValidationError:
+        return ExtractionJobStatus()
 
 
 async def _asked(question: Awaitable[T], good_for_s: float) -> tuple[T, float]:

@@ -121,6 +121,14 @@ def test_a_job_that_is_over_is_as_it_is_stored(setup):
     assert asyncio.run(setup.source.get_job("team-a", "a")).status.progress.rows_done == 5
 
 
+def test_a_status_of_a_later_version_hides_no_other_job(setup):
+    setup.api.add("a", {"phase": "Levitating"})
+    setup.api.add("b")
+    first, second = asyncio.run(setup.source.list_jobs("team-a"))
+    assert (first.metadata.name, second.metadata.name) == ("a", "b")
+    assert first.status.phase is None
+
+
 def test_many_listeners_cost_as_much_as_one(setup):
     setup.api.add("a")
 
