@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from drillcore_testcluster.errors import MissingPiece
+from drillcore_testcluster.kube_api import Object
 from drillcore_testcluster.node.account import account
 from drillcore_testcluster.node.node import Node
 from drillcore_testcluster.node.real_cluster import RealCluster, real_cluster
 from drillcore_testcluster.node.release import NAMESPACE, Release, restricted_namespace
-from drillcore_testcluster.node.team import Team
+from drillcore_testcluster.node.team import TINY, Team
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 _CLUSTER = pytest.StashKey[RealCluster]()
@@ -63,3 +64,12 @@ def team(real: RealCluster, release: Release) -> Team:
     team = Team(real, restricted_namespace(real, "team"))
     team.prepare(REPOSITORY / "volumes")
     return team
+
+
+@pytest.fixture(scope="session")
+def template(team: Team) -> Object:
+    """Spec of a shard's pod, as the operator writes it."""
+    job = team.job("template", TINY, suspend=True)
+    job.wait("Suspended", "True", "Suspended")
+    spec: Object = job.children()[0]["spec"]["template"]["spec"]
+    return spec

@@ -8,18 +8,9 @@ from copy import deepcopy
 import pytest
 
 from drillcore_testcluster.kube_api import Object
-from drillcore_testcluster.node.team import TINY, Team
+from drillcore_testcluster.node.team import Team
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def template(team: Team) -> Object:
-    """Spec of a shard's pod, as the operator writes it."""
-    job = team.job("template", TINY, suspend=True)
-    job.wait("Suspended", "True", "Suspended")
-    spec: Object = job.children()[0]["spec"]["template"]["spec"]
-    return spec
 
 
 def test_a_ring_larger_than_the_memory_limit_is_told_apart_from_a_crash(team: Team, template: Object) -> None:
@@ -61,7 +52,4 @@ def _set_ring(spec: Object, ring: str, size_limit: str) -> None:
 
 
 def _end_of(team: Team, name: str, spec: Object) -> Object:
-    annotations = {"batch.kubernetes.io/job-completion-index": "0"}
-    metadata = {"name": name, "namespace": team.namespace, "annotations": annotations}
-    pod = team.cluster.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    return team.end_of(pod)
+    return team.end_of(team.pod_by_hand(name, spec))
