@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ from drillcore_spec.resource_definition import CRD_NAME, custom_resource_definit
 from drillcore_testcluster.errors import ApiError
 from drillcore_testcluster.kube_api import KubeApi
 from drillcore_testcluster.kubectl import Kubectl
+from drillcore_testcluster.waiting import until
 
 pytestmark = pytest.mark.apiserver
 
 RULES = yaml.safe_load((Path(__file__).parents[1] / "spec" / "rule_cases.yaml").read_text())
-ESTABLISH_TIMEOUT_S = 30.0
 
 FULL_SPEC: dict[str, Any] = yaml.safe_load("""
 model: {uri: "hf://org/name", revision: main, dtype: BFloat16, secretName: hub, cacheClaimName: models}
@@ -87,17 +86,15 @@ def crd(api: KubeApi) -> Iterator[None]:
         api.create(custom_resource_definition())
     else:
         api.apply(custom_resource_definition(), manager="tests", force=True)
-    deadline_s = time.monotonic() + ESTABLISH_TIMEOUT_S
-    while not _condition(api, "Established"):
-        assert time.monotonic() < deadline_s, "the CRD is not established"
-        time.sleep(0.1)
+    until(lambda: _condition(api, "Established"), "the CRD is established")
     yield
     if existing is None:
         api.delete("CustomResourceDefinition", CRD_NAME)
+        until(lambda: api.find("CustomResourceDefinition", CRD_NAME) is None, "the CRD is gone")
 
 
 def _condition(api: KubeApi, kind: str) -> bool:
-    conditions = api.get("CustomResourceDefinition", CRD_NAME)["status"]["conditions"] or ()
+    conditions = api.get("CustomResourceDefinition", CRD_NAME).get("status", {}).get("conditions") or ()
     return any(c["type"] == kind and c["status"] == "True" for c in conditions)
 
 

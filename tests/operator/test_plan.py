@@ -165,6 +165,10 @@ TABLE: dict[str, Row] = {
         (SetWorkloadActive("job-uid", active=False),),
         phase="Running",
     ),
+    "the queue takes its room back": Row(
+        lambda m: m.seen(m.resource(**QUEUED), child=m.child(suspended=True, active=1), pods=(m.pod(),)),
+        {"Suspended": ("False", "Queued")},
+    ),
     "user resumes a queued job": Row(
         lambda m: m.seen(
             m.resource(suspended_status("True", "Suspended"), **QUEUED),

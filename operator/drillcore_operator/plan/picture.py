@@ -124,6 +124,6 @@ def _is_waiting(seen: Observation, child: ChildJob | None, ready: Aspect, pause:
     if child is None or pause.reason == ConditionReason.SUSPENDING:
         return True
     if child.suspended:
-        return False
+        return pause.status is not ConditionStatus.TRUE
     not_ready = ready.status is not ConditionStatus.TRUE or output.status is not ConditionStatus.TRUE
     return not_ready or bool(child.terminating) or any(pod.deletion_due for pod in seen.pods)

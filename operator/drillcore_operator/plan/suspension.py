@@ -23,7 +23,7 @@ def suspended(spec: ExtractionJobSpec, child: ChildJob | None, pods: Sequence[Po
         return _suspending(pods) if spec.suspend else _running()
     left = [pod for pod in pods if not pod.is_over]
     if left or child.active or child.terminating:
-        return _suspending(left)
+        return _suspending(left, by_queue=not spec.suspend and spec.queue is not None)
     if spec.suspend:
         return true(ConditionReason.SUSPENDED, "suspended by spec.suspend; committed rows are kept")
     if spec.queue is not None:
@@ -41,7 +41,7 @@ def _running() -> Aspect:
     return false(ConditionReason.NOT_SUSPENDED, "the job may run")
 
 
-def _suspending(pods: Sequence[Pod]) -> Aspect:
+def _suspending(pods: Sequence[Pod], *, by_queue: bool = False) -> Aspect:
     named = [f"{pod.name} on node {pod.node or '(none)'}" for pod in pods if not pod.is_over]
     message = "waits for pods to end" + (f": {', '.join(named[:3])}" if named else "")
-    return false(ConditionReason.SUSPENDING, message)
+    return false(ConditionReason.QUEUED if by_queue else ConditionReason.SUSPENDING, message)

@@ -93,6 +93,23 @@ def test_suspension_by_the_user_goes_to_the_workload(queued: JobUnderTest, field
     wait_for_active(queued, child, active=True)
 
 
+def test_a_workload_that_an_administrator_deactivates_stays_so_until_the_user_resumes(
+    queued: JobUnderTest, field: Field
+) -> None:
+    child = admit(queued, parallelism=2)
+    field.report(queued, "running")
+    queued.wait("Progressing", "True", "Running")
+    name, place = child["metadata"]["name"], {"namespace": queued.namespace}
+    queued.api.patch("Workload", f"job-{name}", {"spec": {"active": False}}, **place)
+    queued.api.patch("Job", name, {"spec": {"suspend": True}}, **place)
+    queued.wait("Suspended", "True", "Queued")
+    assert queued.api.get("Workload", f"job-{name}", **place)["spec"]["active"] is False
+    queued.patch_spec(suspend=True)
+    queued.wait("Suspended", "True", "Suspended")
+    queued.patch_spec(suspend=False)
+    wait_for_active(queued, child, active=True)
+
+
 def wait_for_active(job: JobUnderTest, child: Object, *, active: bool) -> None:
     selector = f"kueue.x-k8s.io/job-uid={child['metadata']['uid']}"
     for event in job.api.watch("Workload", namespace=job.namespace, labelSelector=selector):
