@@ -76,7 +76,7 @@ def test_a_client_that_leaves_while_its_request_waits(serve, monkeypatch, assert
 
     monkeypatch.undo()
     assert_others_are_right(server, assert_file)
-    assert server.services.metrics.clients_left._value.get() == 5
+    assert server.services.metrics.tally.clients_left == 5
 
 
 def test_a_client_that_leaves_during_prefill(serve, monkeypatch, gate, assert_file):
@@ -270,7 +270,7 @@ def test_a_thousand_clients_that_leave_harm_nobody(serve, assert_file):
         assert answer.status_code == 200
         assert_file(answer.json()["kv_transfer_params"]["hidden_states_path"], [i % 256, *IDS])
     metrics = server.services.metrics
-    assert metrics.clients_left._value.get() > 300
-    assert len(server.files()) == metrics.files._value.get(), "a file that nobody was told of"
+    assert metrics.tally.clients_left > 300
+    assert len(server.files()) == metrics.tally.files, "a file that nobody was told of"
     assert all(path.suffix == ".safetensors" for path in server.files())
     assert server.engine._targets == {}

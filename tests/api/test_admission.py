@@ -96,7 +96,7 @@ def test_a_body_that_stops_coming_is_given_up(serve, monkeypatch):
 def test_a_slow_reader_holds_no_blocks_and_keeps_nobody_waiting(serve, assert_file):
     server = serve()
     slow = [server.connect(prompt=IDS, max_tokens=400, ignore_eos=True, stream=True, seed=i) for i in range(20)]
-    server.wait_until(lambda: server.services.metrics.files._value.get() == 20, "all of their files are there")
+    server.wait_until(lambda: server.services.metrics.tally.files == 20, "all of their files are there")
 
     told = server.post(prompt=IDS, max_tokens=1).json()["kv_transfer_params"]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 from fastapi import Request
@@ -41,13 +39,15 @@ class BodyReader:
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > self._max_bytes:
             raise self._too_large()
-        async with self._held() as parts:
-            try:
-                async with asyncio.timeout(BODY_TIMEOUT_S):
-                    await self._collect(request, parts)
-            except TimeoutError:
-                raise RequestTimeout(f"the body must come within {BODY_TIMEOUT_S:g} seconds") from None
+        parts: list[bytes] = []
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT_S):
+                await self._collect(request, parts)
             return parse(model, parts[0] if len(parts) == 1 else b"".join(parts))
+        except TimeoutError:
+            raise RequestTimeout(f"the body must come within {BODY_TIMEOUT_S:g} seconds") from None
+        finally:
+            self._held_bytes -= sum(map(len, parts))
 
     async def _collect(self, request: Request, parts: list[bytes]) -> None:
         length = 0
@@ -56,21 +56,13 @@ class BodyReader:
             if length > self._max_bytes:
                 raise self._too_large()
             if part:
-                self._hold(len(part))
-                parts.append(part)
+                self._hold(part, parts)
 
-    @asynccontextmanager
-    async def _held(self) -> AsyncIterator[list[bytes]]:
-        parts: list[bytes] = []
-        try:
-            yield parts
-        finally:
-            self._held_bytes -= sum(map(len, parts))
-
-    def _hold(self, num_bytes: int) -> None:
-        if self._held_bytes + num_bytes > BODIES_IN_FLIGHT * self._max_bytes:
+    def _hold(self, part: bytes, parts: list[bytes]) -> None:
+        if self._held_bytes + len(part) > BODIES_IN_FLIGHT * self._max_bytes:
             raise QueueFull("too many long requests are being read", retry_after_s=1)
-        self._held_bytes += num_bytes
+        self._held_bytes += len(part)
+        parts.append(part)
 
     def _too_large(self) -> TooLarge:
         return TooLarge(f"the body must have at most {self._max_bytes} bytes; send long lists of prompts in parts")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from drillcore_server.api.openapi import answers, body_of
 from drillcore_server.api.prompts import completion_prompts, cut, fitted, tokens_to_generate
 from drillcore_server.api.protocol import ChatRequest, CompletionRequest, GenerationRequest
 from drillcore_server.api.responses import ResponseForm
-from drillcore_server.api.services import Services, ServicesOfApp
+from drillcore_server.api.services import Services, services_of
 from drillcore_server.api.storage import PARAM
 from drillcore_server.api.streams import MEDIA_TYPE, ChatChunks, CompletionChunks, events
 from drillcore_server.api.views import ChatCompletion, Completion, Rendered
@@ -37,8 +37,9 @@ router = APIRouter(tags=["generation"])
     openapi_extra=body_of(CompletionRequest),
     responses=answers(Completion, streams=True),
 )
-async def create_completion(request: Request, services: ServicesOfApp) -> Response:
+async def create_completion(request: Request) -> Response:
     """One file for each prompt, complete before the answer leaves."""
+    services = services_of(request)
     asked = await services.bodies.read(request, CompletionRequest)
     work = _Work(request, services, asked, "prompt", len(asked.prompt))
 
@@ -54,8 +55,9 @@ async def create_completion(request: Request, services: ServicesOfApp) -> Respon
     openapi_extra=body_of(ChatRequest),
     responses=answers(ChatCompletion, streams=True),
 )
-async def create_chat_completion(request: Request, services: ServicesOfApp) -> Response:
+async def create_chat_completion(request: Request) -> Response:
     """One file for the rendered conversation, complete before the answer leaves."""
+    services = services_of(request)
     asked = await services.bodies.read(request, ChatRequest)
     work = _Work(request, services, asked, "messages", 1)
 
@@ -71,8 +73,9 @@ async def create_chat_completion(request: Request, services: ServicesOfApp) -> R
     openapi_extra=body_of(ChatRequest),
     responses=answers(Rendered),
 )
-async def render_chat_completion(request: Request, services: ServicesOfApp) -> Response:
+async def render_chat_completion(request: Request) -> Response:
     """What `/v1/chat/completions` would make of the same messages; nothing is computed."""
+    services = services_of(request)
     asked = await services.bodies.read(request, ChatRequest)
     services.model.require(asked.model)
     token_ids = cut(await services.chat.token_ids(asked), asked, services.model.max_tokens)
@@ -132,13 +135,9 @@ class _Work:
         async def prepare() -> None:
             batch.extractions = self._extractions(await prompts(), most_tokens, request_id)
 
-        async with AsyncExitStack() as stack:
-            stack.enter_context(self._services.admission.places(self._num_prompts, self._param))
-            stack.push_async_callback(batch.discard)
-            if streams:
-                await prepare()
-                return self._stream(batch, form, kind, stack.pop_all())
-            return await self._whole(batch, prepare, lambda: kind.build(form, batch))
+        if streams:
+            return await self._stream(batch, prepare, form, kind)
+        return await self._whole(batch, prepare, lambda: kind.build(form, batch))
 
     async def _whole(
         self, batch: Batch, prepare: Callable[[], Awaitable[None]], build: Callable[[], dict[str, Any]]
@@ -147,28 +146,41 @@ class _Work:
             await prepare()
             await batch.run()
 
-        try:
-            await until_client_leaves(run(), client_gone(self._request))
-        except ClientLeft:
-            return Response(status_code=CLIENT_LEFT)
-        answer = json_answer(build())
-        for extraction in batch.extractions:
-            extraction.is_delivered = True
+        with self._places():
+            try:
+                await until_client_leaves(run(), lambda: client_gone(self._request))
+                answer = json_answer(build())
+                for extraction in batch.extractions:
+                    extraction.is_delivered = True
+            except ClientLeft:
+                return Response(status_code=CLIENT_LEFT)
+            finally:
+                await batch.discard()
         self._count(batch)
         return answer
 
-    def _stream(self, batch: Batch, form: ResponseForm, kind: _Kind, stack: AsyncExitStack) -> Response:
+    async def _stream(
+        self, batch: Batch, prepare: Callable[[], Awaitable[None]], form: ResponseForm, kind: _Kind
+    ) -> Response:
         options = self._asked.stream_options
-        parts = events(batch, form, kind.chunks(form), include_usage=bool(options and options.include_usage))
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self._places())
+            stack.push_async_callback(batch.discard)
+            await prepare()
+            parts = events(batch, form, kind.chunks(form), include_usage=bool(options and options.include_usage))
+            kept = stack.pop_all()
 
         async def end() -> None:
             if batch.is_delivered:
                 self._count(batch)
             else:
-                self._services.metrics.clients_left.inc()
-            await stack.aclose()
+                self._services.metrics.tally.clients_left += 1
+            await kept.aclose()
 
         return WatchedAnswer(parts, media_type=MEDIA_TYPE, headers={"Cache-Control": "no-cache"}, on_end=end)
+
+    def _places(self) -> AbstractContextManager[None]:
+        return self._services.admission.places(self._num_prompts, self._param)
 
     def _extractions(self, prompts: Sequence[TokenIds], most_tokens: int | None, request_id: str) -> list[Extraction]:
         model, extractor, asked = self._services.model, self._services.extractor, self._asked
@@ -184,9 +196,10 @@ class _Work:
         ]
 
     def _count(self, batch: Batch) -> None:
-        metrics = self._services.metrics
-        metrics.prompt_tokens.inc(batch.num_prompt_tokens)
-        metrics.generated_tokens.inc(batch.num_generated_tokens)
-        metrics.files.inc(len(batch.extractions))
-        metrics.file_bytes.inc(sum(e.file.num_bytes for e in batch.extractions if e.file is not None))
-        metrics.observe(self._request.url.path, time.perf_counter() - self._started_s)
+        metrics, files = self._services.metrics, [e.file for e in batch.extractions if e.file is not None]
+        tally = metrics.tally
+        tally.prompt_tokens += batch.num_prompt_tokens
+        tally.generated_tokens += batch.num_generated_tokens
+        tally.files += len(files)
+        tally.file_bytes += sum(file.num_bytes for file in files)
+        metrics.observe(self._request.scope["path"], time.perf_counter() - self._started_s)

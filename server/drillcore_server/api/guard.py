@@ -11,7 +11,7 @@ import hmac
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from drillcore_server.api.answers import CLIENT_LEFT, error_answer
+from drillcore_server.api.answers import error_answer
 from drillcore_server.api.errors import Unauthorized
 from drillcore_server.api.metrics import ServeMetrics
 
@@ -37,7 +37,6 @@ class Guard:
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._metrics.count(scope["method"], _route(scope), message["status"])
-                self._metrics.clients_left.inc(message["status"] == CLIENT_LEFT)
             await send(message)
 
         if self._lets_pass(scope):

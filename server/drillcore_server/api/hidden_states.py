@@ -8,12 +8,12 @@ import stat
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from drillcore_server.api.answers import json_answer
 from drillcore_server.api.openapi import answers, errors
-from drillcore_server.api.services import ServicesOfApp
+from drillcore_server.api.services import services_of
 from drillcore_server.api.storage import Storage, no_such_file
 from drillcore_server.api.views import Deleted
 from drillcore_server.api.watched_answer import WatchedAnswer
@@ -29,8 +29,9 @@ _BYTES: Final[dict[str, Any]] = {
 
 
 @router.get("/v1/hidden_states/{handle}", summary="Read a file", responses={**errors(), 200: _BYTES})
-async def read_hidden_states(handle: str, services: ServicesOfApp) -> Response:
+async def read_hidden_states(handle: str, request: Request) -> Response:
     """The safetensors file, as it stands on the storage."""
+    services = services_of(request)
     fd, num_bytes = await asyncio.to_thread(_open, services.extractor.storage, handle)
 
     async def close() -> None:
@@ -41,8 +42,9 @@ async def read_hidden_states(handle: str, services: ServicesOfApp) -> Response:
 
 
 @router.delete("/v1/hidden_states/{handle}", summary="Delete a file", responses=answers(Deleted))
-async def delete_hidden_states(handle: str, services: ServicesOfApp) -> Response:
+async def delete_hidden_states(handle: str, request: Request) -> Response:
     """Deletes the file; whoever has it open can read on."""
+    services = services_of(request)
     storage = services.extractor.storage
     if not await asyncio.to_thread(lambda: storage.remove(storage.place_of(handle))):
         raise no_such_file(handle)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
 
 from drillcore_server.api.admission import Admission
+from drillcore_server.api.answers import CLIENT_LEFT
 from drillcore_server.api.file_engine import FileEngine
 
 CONTENT_TYPE: Final = "text/plain; version=1.0.0; charset=utf-8"
@@ -15,10 +20,27 @@ _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "O
 _BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
+@dataclass(slots=True)
+class Tally:
+    """Sums since the start. Written by the event loop only, so that plain numbers do."""
+
+    clients_left: int = 0
+    """Requests whose client left before the answer."""
+    prompt_tokens: int = 0
+    """Tokens of answered prompts."""
+    generated_tokens: int = 0
+    """Tokens generated for answers."""
+    files: int = 0
+    """Files that clients were told of."""
+    file_bytes: int = 0
+    """Bytes of these files."""
+
+
 class ServeMetrics:
     """Counted as things happen; what the engine counts itself is read from it when somebody asks."""
 
     def __init__(self, engine: FileEngine, admission: Admission) -> None:
+        self.tally = Tally()
         self._registry = registry = CollectorRegistry()
         self._answers = Counter(
             "drillcore_serve_answers",
@@ -26,6 +48,7 @@ class ServeMetrics:
             ("method", "route", "code"),
             registry=registry,
         )
+        self._answers_by: dict[tuple[str, str, int], Counter] = {}
         self._latency = Histogram(
             "drillcore_serve_answer_seconds",
             "Time from the end of a request's body to its files and answer.",
@@ -33,33 +56,16 @@ class ServeMetrics:
             buckets=_BUCKETS_S,
             registry=registry,
         )
-        self.clients_left = Counter(
-            "drillcore_serve_clients_left", "Requests whose client left before the answer.", registry=registry
-        )
-        self.prompt_tokens = Counter("drillcore_serve_prompt_tokens", "Tokens of answered prompts.", registry=registry)
-        self.generated_tokens = Counter("drillcore_serve_generated_tokens", "Tokens generated.", registry=registry)
-        self.files = Counter("drillcore_serve_files", "Files that clients were told of.", registry=registry)
-        self.file_bytes = Counter("drillcore_serve_file_bytes", "Bytes of these files.", registry=registry)
-        self._watch(engine, admission)
-
-    def _watch(self, engine: FileEngine, admission: Admission) -> None:
-        core, pool = engine.engine, engine.engine.kv.pool
-        scheduled, prefixes = core.scheduler_counters, core.prefix_counters
-        for name, text, read in (
-            ("prompts_admitted", "Prompts accepted and not answered.", lambda: admission.num_admitted),
-            ("prompts_waiting", "Prompts that hold no blocks yet.", lambda: core.scheduler.num_waiting),
-            ("samples_saving", "Samples that wait for a writer or are being written.", lambda: engine.sink.num_saving),
-            ("held_bytes", "States in host memory on their way to files.", lambda: engine.sink.held_bytes),
-            ("blocks_free", "Blocks of the caches that nobody holds.", lambda: pool.num_free),
-            ("blocks", "Blocks of the caches.", lambda: pool.num_blocks - 1),
-            ("computed_tokens", "Tokens that went through the model so far.", lambda: scheduled.computed_tokens),
-            ("prefix_hit_tokens", "Prompt tokens found in the caches so far.", lambda: prefixes.hits),
-        ):
-            Gauge(f"drillcore_serve_{name}", text, registry=self._registry).set_function(read)
+        registry.register(_Readings(engine, admission, self.tally))
 
     def count(self, method: str, route: str, code: int) -> None:
         """Counts an answer; a method of nobody's standard is not a label of its own."""
-        self._answers.labels(method if method in _METHODS else "other", route, str(code)).inc()
+        key = (method if method in _METHODS else "other", route, code)
+        counter = self._answers_by.get(key)
+        if counter is None:
+            counter = self._answers_by[key] = self._answers.labels(key[0], route, str(code))
+        counter.inc()
+        self.tally.clients_left += code == CLIENT_LEFT
 
     def observe(self, route: str, seconds: float) -> None:
         """Notes how long an answer took."""
@@ -68,3 +74,36 @@ class ServeMetrics:
     def exposition(self) -> bytes:
         """All metrics as text."""
         return generate_latest(self._registry)
+
+
+class _Readings(Collector):
+    """What stands in the server's parts, read when somebody asks."""
+
+    def __init__(self, engine: FileEngine, admission: Admission, tally: Tally) -> None:
+        self._engine = engine
+        self._admission = admission
+        self._tally = tally
+
+    def collect(self) -> Iterator[Metric]:
+        """Every reading."""
+        tally, core, sink = self._tally, self._engine.engine, self._engine.sink
+        pool, scheduled, prefixes = core.kv.pool, core.scheduler_counters, core.prefix_counters
+        for name, text, count in (
+            ("clients_left", "Requests whose client left before the answer.", tally.clients_left),
+            ("prompt_tokens", "Tokens of answered prompts.", tally.prompt_tokens),
+            ("generated_tokens", "Tokens generated for answers.", tally.generated_tokens),
+            ("files", "Files that clients were told of.", tally.files),
+            ("file_bytes", "Bytes of these files.", tally.file_bytes),
+            ("computed_tokens", "Tokens that went through the model.", scheduled.computed_tokens),
+            ("prefix_hit_tokens", "Prompt tokens found in the caches.", prefixes.hits),
+        ):
+            yield CounterMetricFamily(f"drillcore_serve_{name}", text, value=count)
+        for name, text, value in (
+            ("prompts_admitted", "Prompts accepted and not answered.", self._admission.num_admitted),
+            ("prompts_waiting", "Prompts that hold no blocks yet.", core.scheduler.num_waiting),
+            ("samples_saving", "Samples that wait for a writer or are being written.", sink.num_saving),
+            ("held_bytes", "States in host memory on their way to files.", sink.held_bytes),
+            ("blocks_free", "Blocks of the caches that nobody holds.", pool.num_free),
+            ("blocks", "Blocks of the caches.", pool.num_blocks - 1),
+        ):
+            yield GaugeMetricFamily(f"drillcore_serve_{name}", text, value=value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
 from drillcore_server.api.admission import RESTART_S
@@ -10,15 +10,16 @@ from drillcore_server.api.answers import json_answer
 from drillcore_server.api.errors import Unavailable
 from drillcore_server.api.metrics import CONTENT_TYPE
 from drillcore_server.api.openapi import answers
-from drillcore_server.api.services import ServicesOfApp
+from drillcore_server.api.services import services_of
 from drillcore_server.api.views import Health, ModelCard, ModelList
 
 router = APIRouter(tags=["process"])
 
 
 @router.get("/v1/models", summary="The model that is served", responses=answers(ModelList))
-async def list_models(services: ServicesOfApp) -> Response:
+async def list_models(request: Request) -> Response:
     """One model."""
+    services = services_of(request)
     model = services.model
     card = ModelCard(
         id=model.id,
@@ -31,8 +32,9 @@ async def list_models(services: ServicesOfApp) -> Response:
 
 
 @router.get("/health", summary="Whether requests are served", responses=answers(Health))
-async def health(services: ServicesOfApp) -> Response:
+async def health(request: Request) -> Response:
     """200 while they are; 503 when the server is ending or its engine has failed."""
+    services = services_of(request)
     if not services.extractor.engine.is_alive:
         raise Unavailable("the engine does not run")
     if services.admission.is_draining:
@@ -41,6 +43,7 @@ async def health(services: ServicesOfApp) -> Response:
 
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
-async def read_metrics(services: ServicesOfApp) -> Response:
+async def read_metrics(request: Request) -> Response:
     """Counters and gauges of this server; none holds anything that a client typed."""
+    services = services_of(request)
     return Response(services.metrics.exposition(), media_type=CONTENT_TYPE)

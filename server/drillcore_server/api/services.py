@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import cast
 
-from fastapi import Depends, Request
+from fastapi import Request
 
 from drillcore_server.api.admission import Admission
 from drillcore_server.api.body import BodyReader
@@ -29,8 +29,5 @@ class Services:
 
 
 def services_of(request: Request) -> Services:
-    """The services of the application that got the request."""
+    """The services of the application that got the request. No dependency of FastAPI's: those cost more than this."""
     return cast(Services, request.app.state.services)
-
-
-ServicesOfApp = Annotated[Services, Depends(services_of)]

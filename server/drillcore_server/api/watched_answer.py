@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -17,22 +17,37 @@ class ClientLeft(Exception):
     """Nobody waits for the answer any more."""
 
 
-async def until_client_leaves(work: Coroutine[Any, Any, T], gone: Coroutine[Any, Any, None]) -> T:
+async def until_client_leaves(work: Awaitable[T], gone: Callable[[], Awaitable[None]]) -> T:
     """What `work` gives; it is cancelled if `gone` ends first, and has cleaned up when this raises.
+
+    The work runs in the caller's own task, as under `asyncio.timeout`: a task costs more than most requests do.
 
     Raises:
         ClientLeft: `gone` ended before the answer was there.
     """
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(gone)
+    working = asyncio.current_task()
+    assert working is not None, "coroutines run in tasks"
+    has_left = False
+
+    async def watch() -> None:
+        nonlocal has_left
+        await gone()
+        has_left = True
+        working.cancel()
+
+    leaving = asyncio.create_task(watch())
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if leaving.done():
-            raise ClientLeft
-        return working.result()
+        result = await work
+    except asyncio.CancelledError:
+        if has_left and working.uncancel() == 0:
+            raise ClientLeft from None
+        raise
     finally:
-        for task in (working, leaving):
-            task.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        leaving.cancel()
+    if has_left:
+        working.uncancel()
+        raise ClientLeft
+    return result
 
 
 class WatchedAnswer(Response):
@@ -57,7 +72,7 @@ class WatchedAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends everything, or as much as somebody reads."""
         try:
-            await until_client_leaves(self._send(send), _gone(receive))
+            await until_client_leaves(self._send(send), lambda: _gone(receive))
         except ClientLeft:
             return
         finally:
