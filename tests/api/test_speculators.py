@@ -44,12 +44,13 @@ def drillcore_serve(model: Path, layers: tuple[int, ...], storage: Path) -> Iter
     process = subprocess.Popen(
         [*command, "--no-enable-chunked-prefill", "--port", "0", "--json"], stdout=subprocess.PIPE, text=True
     )
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         yield json.loads(process.stdout.readline())["url"] + "/v1"
     finally:
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(TIMEOUT_S) == 0
+        process.stdout.close()
 
 
 def rows_of(model: Path, count: int, longest: int) -> list[list[int]]:
