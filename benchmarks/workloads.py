@@ -102,7 +102,7 @@ def stages(workloads: Iterable[Workload], places: Places, num_peer_tokens: int) 
         session = sessions[workload.model]
         if workload.runs_as_job:
             yield Stage(f"{workload.name} as a job", 45, functools.partial(session.job, workload))
-            yield Stage(f"{workload.name} disturbed", 10, functools.partial(session.disturbed, workload))
+            yield Stage(f"{workload.name} disturbed", 20, functools.partial(session.disturbed, workload))
         if workload.has_peer:
             yield Stage(f"{workload.name} transformers", 10, functools.partial(session.peer_rate, workload))
 
