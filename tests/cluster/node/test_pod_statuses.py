@@ -26,10 +26,10 @@ def test_an_image_of_the_sidecar_that_cannot_be_pulled(team: Team, template: Obj
 def test_a_server_whose_child_was_killed_for_memory(team: Team, template: Object) -> None:
     spec = deepcopy(template)
     (server,) = spec["containers"]
-    server["command"] = ["sh", "-c", "python -c 'bytes([1]) * (1 << 30)'; exit 0"]
+    server["command"] = ["sh", "-c", "python -c 'bytes([1]) * (1 << 30)'; exit 70"]
     server["resources"] = {"limits": {"memory": "64Mi"}}
     pod = team.pod_by_hand("child-out-of-memory", spec)
-    assert team.end_of(pod)["exitCode"] == 0
+    assert team.end_of(pod)["exitCode"] == 70
     assert_as_played(team.ended_pod(pod), "server-child-oom-killed")
 
 
