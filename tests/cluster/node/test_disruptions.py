@@ -50,7 +50,7 @@ def test_a_drained_shard_is_redone_and_not_charged(team: Team, schedulable: Node
     rows = team.wait_for_rows(job, 1)
     # Only this job's pods: the operator and the toolbox stay where they are.
     selector = f"--pod-selector=drillcore.dev/job={job.name}"
-    team.cluster.kubectl("drain", schedulable.name, selector, "--timeout=50s", "--grace-period=30")
+    team.cluster.kubectl("drain", schedulable.name, selector, "--delete-emptydir-data", "--timeout=50s")
     assert team.committed_rows(job) >= rows
     condition = job.wait("Disrupted", "True", "Drained")
     assert schedulable.name in condition["message"]
