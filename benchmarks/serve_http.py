@@ -113,7 +113,7 @@ async def _serve_ours() -> None:
     from drillcore_server.api.file_engine import FileEngine
     from drillcore_server.api.loading import load_model
     from drillcore_server.api.sample_target import SampleFile
-    from drillcore_server.api.serving import make_services
+    from drillcore_server.api.serving import freeze_memory, make_services
     from drillcore_server.api.settings import ServeSettings
     from drillcore_server.api.storage import Storage
     from drillcore_server.volumes import Volumes
@@ -140,6 +140,7 @@ async def _serve_ours() -> None:
         loaded, storage = load_model(settings, Volumes(Path(folder))), Storage(settings.storage)
         engine = InstantEngine(loaded.decoder, loaded.plan, loaded.config, settings)
         async with engine:
+            freeze_memory()
             await _listen(create_app(make_services(settings, loaded, engine, storage)))
 
 
