@@ -11,7 +11,10 @@ import yaml
 from drillcore_spec import ExtractionJob
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/draft-models.md", "docs/embeddings.md", "docs/on-policy.md", "docs/datasets.md"]
+PAGES = [
+    "README.md",
+    *(f"docs/{n}.md" for n in ["draft-models", "sparse-autoencoders", "embeddings", "on-policy", "datasets"]),
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -17,7 +17,7 @@ import drillcore
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "volumes/models/smollm2-135m-instruct"
-TIMEOUT_S = 280
+TIMEOUT_S = 800
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -12,11 +13,12 @@ MODEL = ROOT / "volumes/models/smollm2-135m-instruct"
 BF16_TOLERANCE = 5e-3
 PAGES = {
     "eagle3": "draft-models",
+    "sae": "sparse-autoencoders",
     "embeddings": "embeddings",
     "on-policy": "on-policy",
 }
 
-pytestmark = [pytest.mark.demo, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.demo, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,17 @@ def test_draft_training_data_holds_each_conversation_with_the_answers_marked(
     states = reference_states(MODEL, sample.token_ids.tolist())
     for layer in (2, 15, 27, 30):
         row_criterion(sample.layer(layer), states.residual[layer], BF16_TOLERANCE)
+
+
+def test_contexts_for_an_autoencoder_are_full_and_without_their_first_tokens(run_example):
+    output = run_example("sae").output
+
+    assert len(output) > 100
+    for sample in output:
+        assert len(sample.token_ids) == 128
+        assert sample.positions.tolist() == list(range(4, 128))
+    norms = np.linalg.norm(np.concatenate([s.layer(15).astype(np.float32) for s in output]), axis=1)
+    assert norms.max() < 5 * np.median(norms), "no outlier is left"
 
 
 def test_an_embedding_is_the_last_tokens_state(run_example, tokenizer, reference_states, row_criterion):
