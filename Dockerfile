@@ -16,22 +16,28 @@ COPY server server
 COPY kernels kernels
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheel .
 
+# What each image needs, apart from the rest of pyproject.toml: its changes install no dependency anew.
+FROM base AS requirements
+COPY pyproject.toml /build/
+COPY images/requirements.py /build/images/
+RUN python /build/images/requirements.py operator > /build/operator.txt \
+ && python /build/images/requirements.py sidecar > /build/sidecar.txt \
+ && python /build/images/requirements.py server kernels > /build/server.txt
+
 # Only wheels: nothing is compiled, and no compiler is there.
 FROM base AS operator
-COPY pyproject.toml constraints.txt /build/
-COPY images/requirements.py /build/images/
-RUN python /build/images/requirements.py operator > /build/requirements.txt \
- && pip install --only-binary :all: --constraint /build/constraints.txt --requirement /build/requirements.txt
+COPY --from=requirements /build/operator.txt /build/requirements.txt
+COPY constraints.txt /build/
+RUN pip install --only-binary :all: --constraint /build/constraints.txt --requirement /build/requirements.txt
 COPY --from=wheel /wheel /build/wheel
 RUN pip install --no-deps /build/wheel/*.whl
 USER 65532:65532
 ENTRYPOINT ["/opt/drillcore/bin/python", "-m", "drillcore_operator"]
 
 FROM base AS sidecar
-COPY pyproject.toml constraints.txt /build/
-COPY images/requirements.py /build/images/
-RUN python /build/images/requirements.py sidecar > /build/requirements.txt \
- && pip install --only-binary :all: --constraint /build/constraints.txt --requirement /build/requirements.txt
+COPY --from=requirements /build/sidecar.txt /build/requirements.txt
+COPY constraints.txt /build/
+RUN pip install --only-binary :all: --constraint /build/constraints.txt --requirement /build/requirements.txt
 COPY --from=wheel /wheel /build/wheel
 RUN pip install --no-deps /build/wheel/*.whl
 USER 65532:65532
@@ -44,10 +50,9 @@ RUN apt-get update \
  && headers=$(python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
  && if [ ! -e "${headers}/Python.h" ]; then apt-get install --yes --no-install-recommends libpython3-dev; fi \
  && rm -rf /var/lib/apt/lists/*
-COPY pyproject.toml constraints.txt /build/
-COPY images/requirements.py /build/images/
-RUN python /build/images/requirements.py server kernels > /build/requirements.txt \
- && pip install --only-binary :all: --constraint /build/constraints.txt --requirement /build/requirements.txt
+COPY --from=requirements /build/server.txt /build/requirements.txt
+COPY constraints.txt /build/
+RUN pip install --only-binary :all: --constraint /build/constraints.txt --requirement /build/requirements.txt
 # The model and the rows of `helm test`.
 COPY images/make_self_test_model.py /build/images/
 COPY images/self_test_rows.jsonl /opt/drillcore/self-test/rows.jsonl
