@@ -28,8 +28,12 @@ _MIX_PARTS = 4
 _BLOCK_STATES = 512
 """In a shuffled window so many states at a time are sorted by part: a copy for each part serves them all."""
 _MIN_RUN_STATES = 8
+"""Shorter runs from one part, on average, and the states of a batch are copied part by part."""
 _MIN_READ_BYTES = 1 << 18
 """A run of so many bytes is read by a system call, a shorter one copied from the map."""
+
+_MAX_VOCABULARY = 1 << 24
+"""No vocabulary is larger; a table of special tokens must not become as long as any number in a file."""
 
 Words = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -150,9 +154,10 @@ class StateWindows:
         """
         self._output = output
         self._column = column
-        self._skips = bool(special_token_ids) and output.manifest.positions != "Mean"
-        self._special = np.zeros(max(special_token_ids, default=0) + 2, bool)
-        self._special[list(special_token_ids)] = True
+        special = [token for token in special_token_ids if token < _MAX_VOCABULARY]
+        self._skips = bool(special) and output.manifest.positions != "Mean"
+        self._special = np.zeros(max(special, default=0) + 2, bool)
+        self._special[special] = True
         self._words = np.dtype(f"u{output.manifest.store_dtype.itemsize}")
 
     def ordered(self) -> Iterator[Window]:
