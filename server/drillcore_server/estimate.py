@@ -28,7 +28,7 @@ class Estimate:
     tokens: int = 0
     states: int = 0
     bytes: int = 0
-    """Of all parts."""
+    """Of all parts, and of the rows' own files with layout PerSample."""
     rows_unsupervised: int = 0
     """Rows out with a loss mask in which no token is supervised."""
     tokens_dropped: int = 0
