@@ -9,11 +9,13 @@ import pytest
 from drillcore_testcluster.kinds import KINDS
 from drillcore_testcluster.kube_api import KubeApi
 from drillcore_testcluster.node.release import NAMESPACE, Release
-from drillcore_testcluster.node.team import LONG, LONG_ROWS, TINY, Team
+from drillcore_testcluster.node.team import ENDLESS, TINY, Team
 from drillcore_testcluster.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
+NUM_ROWS = 144
+"""Enough that the operator is gone before the job is done."""
 OF_EVERY_NAMESPACE = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 """What Kubernetes itself puts into a namespace."""
 
@@ -27,7 +29,8 @@ def uninstalled(team: Team, release: Release) -> Iterator[Release]:
 
 
 def test_a_job_finishes_without_operator_and_the_next_one_tells(team: Team, uninstalled: Release) -> None:
-    job = team.job("no-operator", LONG | {"shards.count": 2, "parallelism": 2})
+    rows = {"dataset.maxSamples": NUM_ROWS, "shards.count": 2, "parallelism": 2}
+    job = team.job("no-operator", ENDLESS | rows)
     team.running_pod(job)
     team.wait_for_rows(job, 1)
     uninstalled.uninstall()
@@ -37,7 +40,7 @@ def test_a_job_finishes_without_operator_and_the_next_one_tells(team: Team, unin
     uninstalled.install()
     job.wait("Succeeded", "True", "Succeeded")
     assert job.condition("OutputVerified")["status"] == "True"
-    assert f"{LONG_ROWS} rows in, {LONG_ROWS} out" in team.verify(job.name)
+    assert f"{NUM_ROWS} rows in, {NUM_ROWS} out" in team.verify(job.name)
 
 
 def test_resources_are_deleted_without_operator_and_nothing_undocumented_is_left(

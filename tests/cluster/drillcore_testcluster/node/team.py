@@ -31,7 +31,7 @@ QUICKSTART: dict[str, Any] = SMALL | {
 }
 """The quickstart's job."""
 LONG: dict[str, Any] = QUICKSTART | {
-    "output.commitIntervalSeconds": 2,
+    "output.commitIntervalSeconds": 1,
     "output.partSize": "4Mi",
 }
 """Committed all the time, so that something can happen in the middle of it."""
