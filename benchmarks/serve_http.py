@@ -1,11 +1,12 @@
 """The HTTP layer alone: CPU time of a request whose engine answers at once, beside a bare FastAPI echo.
 
-Both are one uvicorn process with the same settings, and get the same bodies from the same client, in turn. The echo
-parses the body into a pydantic model and gives it back. Our own side does everything but the engine's work and the
-file: it parses, checks, admits, names the file, watches for a client that leaves, makes the text and the answer.
+Both are applications of one process, each on its port of the same kind of uvicorn, and get the same bodies from the
+same client, in turn. The echo parses the body into a pydantic model and gives it back. Our own side does everything
+but the engine's work and the file: it parses, checks, admits, names the file, watches for a client that leaves, makes
+the text and the answer.
 
-    python benchmarks/serve_http.py            # one JSON object
-    python benchmarks/serve_http.py --serve echo|ours   # what it starts
+    python benchmarks/serve_http.py            # one JSON array
+    python benchmarks/serve_http.py --serve    # what it starts
 """
 
 from __future__ import annotations
@@ -31,36 +32,36 @@ MODEL, VOCAB_SIZE = "tiny", 256
 def main() -> None:
     """Measures, or serves."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--serve", choices=("echo", "ours"))
+    parser.add_argument("--serve", action="store_true")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     arguments = parser.parse_args()
     if arguments.serve:
-        asyncio.run(_serve_echo() if arguments.serve == "echo" else _serve_ours())
+        asyncio.run(_serve())
     else:
         print(json.dumps(measure(arguments.rounds), indent=1))
 
 
 def measure(rounds: int) -> list[dict[str, object]]:
     """For each length of prompts: microseconds of CPU of a request of both, and the ratio, round by round."""
-    processes = {kind: _start(kind) for kind in ("echo", "ours")}
+    process = subprocess.Popen([sys.executable, __file__, "--serve"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
     try:
-        return [_compare(length, processes, rounds) for length in LENGTHS]
+        urls: dict[str, str] = json.loads(process.stdout.readline())
+        return [_compare(length, process.pid, urls, rounds) for length in LENGTHS]
     finally:
-        for process, _ in processes.values():
-            process.kill()
-            process.wait()
+        process.kill()
+        process.wait()
 
 
-def _compare(length: int, processes: dict[str, tuple[subprocess.Popen[str], str]], rounds: int) -> dict[str, object]:
+def _compare(length: int, pid: int, urls: dict[str, str], rounds: int) -> dict[str, object]:
     prompts = np.random.default_rng(length).integers(0, VOCAB_SIZE, (NUM_REQUESTS, length))
     bodies = bodies_of(prompts, 1, MODEL)
     cpu_us: dict[str, list[float]] = {"echo": [], "ours": []}
     for round_ in range(rounds + 1):
         for kind in ("echo", "ours") if round_ % 2 else ("ours", "echo"):
-            process, url = processes[kind]
-            before = cpu_s(process.pid)
-            run_load(url, bodies, IN_FLIGHT, lambda answer: None)
-            cpu_us[kind].append((cpu_s(process.pid) - before) / NUM_REQUESTS * 1e6)
+            before = cpu_s(pid)
+            run_load(urls[kind], bodies, IN_FLIGHT, lambda answer: None)
+            cpu_us[kind].append((cpu_s(pid) - before) / NUM_REQUESTS * 1e6)
     pairs = list(zip(cpu_us["ours"], cpu_us["echo"], strict=True))[1:]  # the first round warms both up
     return {
         "workload": "http-layer",
@@ -73,19 +74,13 @@ def _compare(length: int, processes: dict[str, tuple[subprocess.Popen[str], str]
     }
 
 
-def _start(kind: str) -> tuple[subprocess.Popen[str], str]:
-    process = subprocess.Popen([sys.executable, __file__, "--serve", kind], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    return process, process.stdout.readline().strip()
-
-
 def cpu_s(pid: int) -> float:
     """Time on a CPU of a process and all of its threads so far, by the scheduler's own count in nanoseconds."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
-async def _serve_echo() -> None:
+def _echo() -> object:
     from fastapi import FastAPI
     from pydantic import BaseModel
 
@@ -102,10 +97,10 @@ async def _serve_echo() -> None:
 
     echo.__annotations__ = {"body": Body, "return": Body}
     app.post("/v1/completions")(echo)
-    await _listen(app)
+    return app
 
 
-async def _serve_ours() -> None:
+async def _serve() -> None:
     import torch
     from random_model import make_model, write_model_folder
 
@@ -141,15 +136,18 @@ async def _serve_ours() -> None:
         engine = InstantEngine(loaded.decoder, loaded.plan, loaded.config, settings)
         async with engine:
             freeze_memory()
-            await _listen(create_app(make_services(settings, loaded, engine, storage)))
+            apps = {"echo": _echo(), "ours": create_app(make_services(settings, loaded, engine, storage))}
+            await _listen(apps)
 
 
-async def _listen(app: object) -> None:
+async def _listen(apps: dict[str, object]) -> None:
     from drillcore_server.api.serving import make_server
 
-    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-    await make_server(app).serve(sockets=[listener])  # type: ignore[arg-type]
+    listeners = {name: socket.create_server(("127.0.0.1", 0), backlog=1024) for name in apps}
+    ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
+    print(json.dumps({name: f"http://127.0.0.1:{port}" for name, port in ports.items()}), flush=True)
+    serving = (make_server(app).serve(sockets=[listeners[name]]) for name, app in apps.items())  # type: ignore[arg-type]
+    await asyncio.gather(*serving)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ def transfer_params(extraction: Extraction, model: Model) -> dict[str, Any]:
     """Where the states of one prompt are, and what they are."""
     assert extraction.file is not None, "a response is made when its files are published"
     return {
-        "hidden_states_path": str(extraction.target.path),
+        "hidden_states_path": extraction.target.path,
         "handle": extraction.target.place.handle,
         "layer_ids": model.layer_ids,
         "final_norm": model.final_norm,

@@ -58,7 +58,7 @@ class SampleTarget:
         self._is_published = False
 
     @property
-    def path(self) -> Path:
+    def path(self) -> str:
         """Where the client finds the file."""
         return self._storage.path_of(self.place)
 

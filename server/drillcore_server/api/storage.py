@@ -100,9 +100,9 @@ class Storage:
                 pass
         raise no_such_file(handle)
 
-    def path_of(self, place: Place) -> Path:
+    def path_of(self, place: Place) -> str:
         """The absolute path to tell a client."""
-        return self.root.joinpath(*place.folder, place.name)
+        return "/".join((str(self.root), *place.folder, place.name))
 
     @contextmanager
     def folder_of(self, place: Place, *, create: bool = False) -> Iterator[int]:
