@@ -59,6 +59,12 @@ class Workplace:
         """`drillcore run` with `--json`; its summary."""
         return json.loads(self.drillcore("run", "job.yaml", "--json", *arguments).stdout)
 
+    def run_counts(self) -> dict[str, int]:
+        """The counts of a run that must succeed."""
+        summary = self.run_json()
+        assert summary["code"] == 0, summary
+        return summary["counts"]
+
     def estimate(self) -> Estimate:
         """What `drillcore estimate` prints, without a process of its own."""
         return estimate_job(parse_spec(json.dumps(self.job["spec"])), Volumes(self.folder / "volumes"))

@@ -31,13 +31,12 @@ def test_each_shard_packs_its_own_texts_and_the_estimate_holds(workplace, tiny_m
     workplace.set("dataset.contextSize", CONTEXT_SIZE)
     workplace.set("shards", {"count": 2})
 
-    summary = workplace.run_json()
+    counts = workplace.run_counts()
     estimate = workplace.estimate()
 
     output = drillcore.open(workplace.output)
     for shard, rows in enumerate((range(20), range(20, 40))):
         assert _contexts_of(output, shard) == _expected_contexts(workplace, tiny_model_folder, rows)
-    counts = summary["counts"]
     assert counts["rowsIn"] == len(output) + 1
     assert [entry.line for entry in output.quarantined()] == [8]
     assert (estimate.tokens, estimate.rows_out) == (counts["tokens"], counts["rowsOut"])

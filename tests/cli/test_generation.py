@@ -61,7 +61,7 @@ def test_sampled_tokens_depend_on_seed_and_row_only(sampling_job):
 def test_sampled_rows_hold_the_states_of_their_tokens_within_the_estimate(
     sampling_job, tiny_model_folder, reference_states, row_criterion
 ):
-    counts = sampling_job.run_json()["counts"]
+    counts = sampling_job.run_counts()
     estimate = sampling_job.estimate()
 
     output = drillcore.open(sampling_job.output)

@@ -73,7 +73,7 @@ def selected(kind, sample):
 def test_a_kind_is_a_selection_of_all_states_at_the_price_of_what_it_keeps(place_of, whole, row_criterion, kind):
     place = place_of(kind)
 
-    counts = place.run_json()["counts"]
+    counts = place.run_counts()
     estimate = place.estimate()
 
     output = drillcore.open(place.output)
