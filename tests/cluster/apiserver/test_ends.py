@@ -37,7 +37,7 @@ def test_exit_code_zero_without_a_message_verifies_by_exit_code(schedulable: Fie
 
 
 def test_image_pull_error_ends_at_the_start_deadline_and_frees_the_gpu(schedulable: Field) -> None:
-    job = schedulable.job("job", {"startDeadlineSeconds": 8})
+    job = schedulable.job("job", {"startDeadlineSeconds": 20})
     schedulable.report(job, "image-pull-backoff", reason="ErrImagePull")
     told = job.wait("PodsReady", "False", "ImagePullError")
     ended = job.wait("Succeeded", "False", "StartDeadlineExceeded")

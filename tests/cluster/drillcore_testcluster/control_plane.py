@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -27,6 +28,9 @@ SERVICE_IP = "10.96.0.1"
 SERVICE_ACCOUNT_ISSUER = "https://kubernetes.default.svc"
 ADMIN_GROUP = "system:masters"
 TOKEN_LIFETIME_S = 6 * 3600
+
+
+_NEVER = "9999"
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class ControlPlane:
         self.folder = folder
         self.audit_log = folder / "audit.log"
         self._controller_qps = controller_qps
+        self._outages: list[tuple[str, str]] = []
+        """When each began, and when the API server was ready again."""
         self._node_address = node_address
         self._ports = _Ports(*free_ports(5))
         self.url = f"https://{LOOPBACK}:{self._ports.apiserver}"
@@ -101,14 +107,20 @@ class ControlPlane:
 
     def begin_outage(self) -> None:
         """Kills everything but etcd, as when the control plane's machine is gone."""
+        self._outages.append((_now_text(), _NEVER))
         for process in (self.scheduler, self.controller_manager, self.apiserver):
             process.stop(kill=True)
 
     def end_outage(self) -> None:
         """Starts everything again and waits until the API server is ready."""
         self.start_apiserver()
+        self._outages[-1] = (self._outages[-1][0], _now_text())
         self.controller_manager.start()
         self.scheduler.start()
+
+    def was_away(self, time: str) -> bool:
+        """Whether a time of the audit log lies in an outage: an API server that is not ready knows no rights yet."""
+        return any(first <= time <= last for first, last in self._outages)
 
     def stop(self) -> None:
         """Ends everything at once: nothing of it is kept, and a graceful end takes 10 s."""
@@ -236,3 +248,8 @@ class ControlPlane:
 
     def _process(self, binary: Binary, arguments: list[str]) -> Process:
         return Process(binary.name, binaries.find(binary), arguments, self.folder)
+
+
+def _now_text() -> str:
+    """The present time as in the audit log."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
