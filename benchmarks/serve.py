@@ -149,7 +149,7 @@ def _server(rows: Rows, storage: Path) -> Iterator[tuple[subprocess.Popen[str], 
     command += ["--layers", ",".join(map(str, rows.layers)), "--served-model-name", "benchmark", "--port", "0"]
     command += ["--max-num-batched-tokens", str(rows.batched_tokens), "--max-model-len", str(_model_len(rows))]
     command += ["--no-enable-prefix-caching", "--store-dtype", _store_dtype(), "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         yield process, json.loads(process.stdout.readline())["url"]

@@ -14,11 +14,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import platform
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -47,10 +50,21 @@ def measure(rounds: int) -> list[dict[str, object]]:
     assert process.stdout is not None
     try:
         urls: dict[str, str] = json.loads(process.stdout.readline())
-        return [_compare(length, process.pid, urls, rounds) for length in LENGTHS]
+        rows = [_compare(length, process.pid, urls, rounds) for length in LENGTHS]
     finally:
         process.kill()
         process.wait()
+    return [{**row, **_conditions()} for row in rows]
+
+
+def _conditions() -> dict[str, object]:
+    packages = ("fastapi", "starlette", "uvicorn", "h11", "pydantic")
+    return {
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "cores": os.cpu_count(),
+        "load_average": [round(load, 1) for load in os.getloadavg()],
+        "commit": subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip(),
+    }
 
 
 def _compare(length: int, pid: int, urls: dict[str, str], rounds: int) -> dict[str, object]:
