@@ -246,7 +246,7 @@ def _gzip_cut() -> bytes:
         ("rows.jsonl", b"PAR1", "no readable row"),
         ("rows.jsonl", b"\xef\xbb\xbf\r\n", "has no rows"),
         ("rows.jsonl.gz", _gzip_cut(), "rows.jsonl.gz cannot be read: "),
-        ("rows.jsonl.gz", gzip.compress(b""), "has no rows"),
+        ("rows.jsonl.gz", gzip.compress(b"", mtime=0), "has no rows"),
         ("rows.parquet", json.dumps(GOOD).encode(), "rows.parquet cannot be read: "),
         ("rows.arrow", json.dumps(GOOD).encode(), "rows.arrow cannot be read: "),
     ],

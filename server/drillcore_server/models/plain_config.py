@@ -80,11 +80,11 @@ def plain_config(model_type: str, config: Mapping[str, Any]) -> PlainConfig | No
 def _head_dim(model_type: str, config: Mapping[str, Any]) -> int | None:
     """Stated, or the share of a head where that is the model type's rule."""
     stated, hidden, heads = (config.get(name) for name in ("head_dim", "hidden_size", "num_attention_heads"))
+    if type(hidden) is not int or type(heads) is not int or min(hidden, heads) < 1 or hidden % heads:
+        return None
     if type(stated) is int and stated > 0:
         return stated
-    if stated is not None or model_type == "qwen3" or type(hidden) is not int or type(heads) is not int:
-        return None
-    return hidden // heads if hidden > 0 and heads > 0 and hidden % heads == 0 else None
+    return hidden // heads if stated is None and model_type != "qwen3" else None
 
 
 def _rope_parameters(config: Mapping[str, Any]) -> dict[str, Any] | None:
