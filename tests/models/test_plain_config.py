@@ -15,6 +15,7 @@ from drillcore_server.errors import ShardError
 from drillcore_server.models import spec as spec_module
 from drillcore_server.models.plain_config import plain_config
 from drillcore_server.models.spec import ModelSpec
+from drillcore_spec.reasons import Reason
 
 LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -61,14 +62,14 @@ VALUES = st.one_of(
 )
 
 
-def outcome(config: dict) -> ModelSpec | tuple:
+def outcome(config: dict) -> ModelSpec | Reason:
     try:
         return ModelSpec.from_config(deepcopy(config))
     except ShardError as error:
-        return error.reason, error.message
+        return error.reason
 
 
-def outcome_of_transformers(config: dict) -> ModelSpec | tuple:
+def outcome_of_transformers(config: dict) -> ModelSpec | Reason:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spec_module, "plain_config", lambda *_: None)
         return outcome(config)
@@ -99,6 +100,12 @@ def test_a_changed_config_means_what_it_means_to_transformers(name, data):
         target[field] = data.draw(VALUES)
 
     assert outcome(config) == outcome_of_transformers(config)
+
+
+def test_a_rope_value_of_another_type_is_told():
+    config = CONFIGS["llama-3.1"] | {"rope_scaling": LLAMA3_ROPE | {"low_freq_factor": True}}
+
+    assert outcome(config) is Reason.MODEL_BROKEN
 
 
 def test_a_published_config_is_read_without_torchs_compiler(tmp_path):

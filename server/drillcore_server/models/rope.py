@@ -50,7 +50,7 @@ class RopeSpec:
             )
         try:
             inv_freq, scaling = _frequencies(rope_type, parameters, config, head_dim)
-        except (TypeError, ValueError, KeyError, ArithmeticError) as error:
+        except (TypeError, ValueError, KeyError, ArithmeticError, RuntimeError) as error:
             raise ShardError(
                 Reason.MODEL_BROKEN, f"config.json: `rope_parameters` {parameters} give no frequencies: {error}"
             ) from error
