@@ -91,7 +91,7 @@ def test_suspend_keeps_what_is_committed_and_resume_goes_on(team: Team) -> None:
     rows = team.wait_for_rows(job, 1)
     job.patch_spec(suspend=True)
     job.wait("Suspended", "True", "Suspended")
-    assert team.pods(job) == []
+    until(lambda: not team.pods(job), "the pod of the suspended job is gone")
     assert LONG_ROWS > team.committed_rows(job) >= rows
     job.patch_spec(suspend=False)
     _succeeds_whole(team, job)
