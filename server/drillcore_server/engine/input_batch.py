@@ -74,7 +74,8 @@ class InputBatch:
         lens = np.array([len(r.token_ids) for r in requests])
         first_tokens = np.array([r.first_token for r in requests])
         ends = np.cumsum(lens)
-        positions = np.arange(output.num_tokens) - np.repeat(ends - lens - first_tokens, lens)
+        offsets = ends - lens - first_tokens
+        positions = np.arange(output.num_tokens) - np.repeat(offsets, lens)
         slots = self._slots(tables, lens, positions)
         samples = np.array([r.samples for r in requests], dtype=bool)
         state_positions = [part.positions for part in metadata.slices]
@@ -82,7 +83,7 @@ class InputBatch:
         state_slots = self._slots(tables, state_lens, np.concatenate(state_positions))
         token_ids = np.concatenate([r.token_ids for r in requests])
         sample_rows = ends[samples] - 1
-        wanted = self._wanted_rows(state_positions, ends - lens - first_tokens, first_tokens, sample_rows, ends[-1])
+        wanted = self._wanted_rows(state_positions, offsets, first_tokens, sample_rows, output.num_tokens)
         if wanted is not None:
             sample_rows = np.searchsorted(wanted, sample_rows)
         arrays = (token_ids, positions, slots, sample_rows, state_slots, _NOTHING if wanted is None else wanted)

@@ -39,6 +39,11 @@ class Family:
         value = getattr(self, name)
         return bool(getattr(config, value) if isinstance(value, str) else value)
 
+    @property
+    def flag_fields(self) -> frozenset[str]:
+        """The config fields that hold flags of this model type."""
+        return frozenset(f for f in (self.qkv_bias, self.output_bias, self.mlp_bias) if isinstance(f, str))
+
     def windows(self, config: Any) -> tuple[int | None, ...]:
         """For each block, how many positions a query sees, itself included; None: all before it.
 

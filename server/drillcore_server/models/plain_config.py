@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import torch
 
-_SIZES: Final = (
+from drillcore_server.models.families import FAMILIES, WindowRule
+
+SIZE_FIELDS: Final = (
     "num_hidden_layers",
     "hidden_size",
     "intermediate_size",
@@ -22,18 +24,10 @@ _SIZES: Final = (
     "vocab_size",
     "max_position_embeddings",
 )
+"""Each is at least 1."""
 _DTYPES: Final = MappingProxyType(
     {str(d).removeprefix("torch."): d for d in (torch.float32, torch.float16, torch.bfloat16)}
 )
-_FLAGS: Final = MappingProxyType(
-    {
-        "llama": ("tie_word_embeddings", "attention_bias", "mlp_bias"),
-        "mistral": ("tie_word_embeddings",),
-        "qwen2": ("tie_word_embeddings",),
-        "qwen3": ("tie_word_embeddings", "attention_bias"),
-    }
-)
-"""Booleans of each model type. Old configs leave them out, and all of them are false then."""
 _LLAMA3_ROPE: Final = frozenset(("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"))
 
 
@@ -51,17 +45,18 @@ def plain_config(model_type: str, config: Mapping[str, Any]) -> PlainConfig | No
         model_type: one of `FAMILIES`.
         config: the object of a config.json.
     """
-    sizes = {name: config.get(name) for name in _SIZES}
-    flags = {name: config.get(name, False) for name in _FLAGS.get(model_type, ())}
+    family = FAMILIES[model_type]
+    sizes = {name: config.get(name) for name in SIZE_FIELDS}
+    # Old configs leave these out, and all of them are false then.
+    flags = {name: config.get(name, False) for name in ("tie_word_embeddings", *family.flag_fields)}
     rope, head_dim = _rope_parameters(config), _head_dim(model_type, config)
     dtype, eps = _DTYPES.get(str(config.get("dtype", config.get("torch_dtype")))), config.get("rms_norm_eps")
     states_everything = (
-        bool(flags)
-        and all(type(size) is int and size > 0 for size in sizes.values())
+        all(type(size) is int and size > 0 for size in sizes.values())
         and all(type(flag) is bool for flag in flags.values())
         and None not in (rope, head_dim, dtype)
         and type(eps) is float
-        and _attends_to_everything(model_type, config)
+        and _attends_to_everything(family.window_rule, config)
     )
     if not states_everything:
         return None
@@ -110,14 +105,14 @@ def _is_positive(value: object) -> bool:
     return type(value) in (int, float) and value > 0  # type: ignore[operator]
 
 
-def _attends_to_everything(model_type: str, config: Mapping[str, Any]) -> bool:
+def _attends_to_everything(rule: WindowRule, config: Mapping[str, Any]) -> bool:
     """Whether no block has a window, and the config says so."""
     if "layer_types" in config:
         return False
-    match model_type:
-        case "mistral":
+    match rule:
+        case WindowRule.EVERY_BLOCK:
             return "sliding_window" in config and config["sliding_window"] is None
-        case "qwen2" | "qwen3":
+        case WindowRule.BY_LAYER_TYPE:
             window = config.get("sliding_window")
             return config.get("use_sliding_window") is False and (window is None or type(window) is int)
     return True

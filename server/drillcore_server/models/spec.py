@@ -13,19 +13,9 @@ import torch
 
 from drillcore_server.errors import ShardError
 from drillcore_server.models.families import FAMILIES
-from drillcore_server.models.plain_config import plain_config
+from drillcore_server.models.plain_config import SIZE_FIELDS, plain_config
 from drillcore_server.models.rope import RopeSpec
 from drillcore_spec.reasons import Reason
-
-_SIZE_FIELDS = (
-    "num_hidden_layers",
-    "hidden_size",
-    "intermediate_size",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "vocab_size",
-    "max_position_embeddings",
-)
 
 
 @dataclass(frozen=True)
@@ -149,7 +139,7 @@ def _completed(model_type: str, config: Mapping[str, Any]) -> Any:
 def _with_defaults(model_type: str, config: Mapping[str, Any]) -> Any:
     """The config with every field that the decoder reads, its sizes checked."""
     full = plain_config(model_type, config) or _completed(model_type, config)
-    for name in _SIZE_FIELDS:
+    for name in SIZE_FIELDS:
         if getattr(full, name) < 1:
             raise ShardError(
                 Reason.MODEL_BROKEN, f"config.json: `{name}` must be at least 1; got {getattr(full, name)}"
