@@ -3,6 +3,7 @@
 OperatorError
 ├── SettingsError     the process was started with settings that it cannot use
 ├── WatchEnded        a watch of kopf ended, or never began
+├── KopfStuck         kopf does not end
 └── ClusterError      an API call that did not succeed
     ├── NotFound      404
     ├── Conflict      409: somebody else was faster; read again
@@ -25,6 +26,10 @@ class SettingsError(OperatorError):
 
 class WatchEnded(OperatorError):
     """A watch of kopf ended, or never began: it is started anew."""
+
+
+class KopfStuck(OperatorError):
+    """kopf does not end: the process does, and the kubelet starts it anew."""
 
 
 class ClusterError(OperatorError):

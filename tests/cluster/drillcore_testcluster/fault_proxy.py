@@ -10,7 +10,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,6 +40,10 @@ class Call:
     def is_watch(self) -> bool:
         """Whether its answer is an endless stream."""
         return "watch=true" in self.path
+
+    def is_watch_of(self, plurals: Sequence[str]) -> bool:
+        """Whether it watches one of these kinds."""
+        return self.is_watch and self.path.split("?")[0].endswith(tuple(plurals))
 
     @property
     def is_reconciling(self) -> bool:
@@ -106,8 +110,8 @@ class FaultProxy:
 
     @property
     def num_watches(self) -> int:
-        """Watches that stream now."""
-        return len(self._watches)
+        """Watches that stream now and that the client still listens to."""
+        return sum(1 for each in list(self._watches) if _is_open(each))
 
     def cut_watches(self) -> int:
         """Closes every connection that streams a watch, without a word; gives their number."""
@@ -203,6 +207,16 @@ def _answer(handler: BaseHTTPRequestHandler, answer: Answer) -> None:
     handler.send_header("Content-Length", str(len(content)))
     handler.end_headers()
     handler.wfile.write(content)
+
+
+def _is_open(connection: socket.socket) -> bool:
+    """Whether the peer has not closed it: a stream without events is never written to, and would not tell."""
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 def _hang_up(handler: BaseHTTPRequestHandler, fault: Interrupt) -> None:

@@ -97,9 +97,9 @@ def test_watches_made_again_and_again_leave_no_connection_behind(field: Field, p
     with operator(resync_interval_s="600") as process:
         field.job("good").wait("Succeeded", "True", "Succeeded")
         before = num_connections(process.pid)
-        for fault in (None, Answer(410)) * 3:
+        for expired in ((), ("extractionjobs", "/jobs"), ("/jobs",)) * 2:
             start_s = time.monotonic()
-            proxy.decide = lambda call, fault=fault: fault if call.is_watch else None
+            proxy.decide = lambda call, expired=expired: Answer(410) if call.is_watch_of(expired) else None
             proxy.cut_watches()
             until(lambda since_s=start_s: proxy.num_calls(lambda call: call.is_watch, since_s) > 0, "a new watch")
             proxy.decide = no_fault
