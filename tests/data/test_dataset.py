@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillcore.records import QuarantineEntry, QuarantineReason
-from drillcore_server.data import Dataset, SourceRow, dataset_identity, identity
+from drillcore_server.data import Dataset, SourceRow, dataset_file, dataset_identity
 from drillcore_server.data.dataset import wanted_ranges
 from drillcore_server.errors import ShardError
 from drillcore_spec.dataset import DatasetSource
@@ -144,7 +144,7 @@ def test_identity_holds_the_content_of_each_file(
 def test_identity_of_a_large_file_is_its_size_and_time(
     write_rows: WriteRows, opened: Opened, source_of: Callable[..., DatasetSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(identity, "MAX_HASHED_BYTES", 10)
+    monkeypatch.setattr(dataset_file, "MAX_HASHED_BYTES", 10)
     path = write_rows(_texts(2), "a.jsonl")
     (file,) = opened().files
     assert file.to_json() == {"path": "a.jsonl", "bytes": path.stat().st_size, "mtimeNs": path.stat().st_mtime_ns}

@@ -6,8 +6,9 @@ Rows that cannot be extracted come out of each step as QuarantineEntry; causes t
 """
 
 from drillcore_server.data.dataset import Dataset, open_dataset
+from drillcore_server.data.dataset_file import DatasetFile
 from drillcore_server.data.feed import RowFeed, prepared_batches
-from drillcore_server.data.identity import DatasetFile, dataset_identity
+from drillcore_server.data.identity import dataset_identity
 from drillcore_server.data.loss_mask import resolve_loss_mask
 from drillcore_server.data.preparer import RowPreparer
 from drillcore_server.data.rows import PreparationCounts, PreparedRow, SourceRow

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from drillcore.records import QuarantineEntry
 from drillcore_server.data.column_check import check_columns, named_columns
 from drillcore_server.data.columnar import ArrowFile, ParquetFile
+from drillcore_server.data.dataset_file import DatasetFile, identify
 from drillcore_server.data.files import FoundFile, find_local_files
 from drillcore_server.data.formats import resolve_format
 from drillcore_server.data.hub import find_hub_files
-from drillcore_server.data.identity import DatasetFile, identify
 from drillcore_server.data.jsonl import JsonlFile
 from drillcore_server.data.row_file import FileRow, RowFile
 from drillcore_server.data.rows import RowFault, SourceRow
