@@ -1,4 +1,4 @@
-"""`python -m drillcore_operator`: one process, one event loop; whatever part of it ends, all of it ends."""
+"""`python -m drillcore_operator`: one process, a loop for kopf and one for the rest; whatever ends, all ends."""
 
 from __future__ import annotations
 
@@ -64,6 +64,8 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # One line for each event of each object is the queue's business, not the log's.
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+    # kopf tells at each start that it takes no signal: this process does.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
         settings = Settings.from_environment(os.environ)

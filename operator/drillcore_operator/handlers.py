@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,6 @@ import kopf
 
 from drillcore_operator.cluster.credentials import service_url
 from drillcore_operator.keys import JobKey
-from drillcore_operator.work_queue import WorkQueue
 from drillcore_spec import names
 
 WATCH_SERVER_TIMEOUT_S = 240
@@ -38,21 +37,21 @@ class _EndlessBackoffs:
         yield from itertools.repeat(LAST_BACKOFF_S)
 
 
-def build_registry(queue: WorkQueue[JobKey]) -> kopf.OperatorRegistry:
-    """Handlers for our resource and for the Jobs that we made.
+def build_registry(add: Callable[[JobKey], object]) -> kopf.OperatorRegistry:
+    """Handlers for our resource and for the Jobs that we made; `add` is told the job that there is news of.
 
-    They are coroutines, because kopf runs others in threads and the queue belongs to the event loop.
+    They are coroutines, because kopf runs others in a pool of threads.
     """
     registry = kopf.OperatorRegistry()
 
     async def on_resource(namespace: str, name: str, event: Mapping[str, Any], **_: Any) -> None:
         if not is_own_echo(event):
-            queue.add(JobKey(namespace, name))
+            add(JobKey(namespace, name))
 
     async def on_job(namespace: str, labels: dict[str, str], **_: Any) -> None:
         # Anybody may label a Job; an empty name would be the path of all jobs.
         if labels[names.LABEL_JOB]:
-            queue.add(JobKey(namespace, labels[names.LABEL_JOB]))
+            add(JobKey(namespace, labels[names.LABEL_JOB]))
 
     async def login(**kwargs: Any) -> Any:
         account = kopf.login_with_service_account(**kwargs)
@@ -95,4 +94,6 @@ def build_settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = REQUEST_TIMEOUT_S
     settings.networking.connect_timeout = CONNECT_TIMEOUT_S
     settings.networking.error_backoffs = _EndlessBackoffs()
+    # Else kopf kills the process ten minutes after its own end, though it may have been started anew.
+    settings.process.ultimate_exiting_timeout = None
     return settings

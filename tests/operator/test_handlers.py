@@ -7,7 +7,7 @@ from typing import Any
 import kopf
 import pytest
 
-from drillcore_operator.handlers import by_address, is_own_echo
+from drillcore_operator.handlers import build_settings, by_address, is_own_echo
 
 
 def event(type_: str | None, observed: int | None, **metadata: Any) -> dict[str, Any]:
@@ -41,3 +41,8 @@ def test_a_pod_reaches_the_api_server_by_address_because_dns_may_be_broken(host:
     account = kopf.ConnectionInfo(server="https://kubernetes.default.svc", token="t", ca_path="/ca.crt")
     moved = by_address(account, {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"})
     assert (moved.server, moved.token, moved.ca_path) == (url, "t", "/ca.crt")
+
+
+def test_kopf_never_kills_the_process_after_its_end() -> None:
+    """It would by default, ten minutes after, though the operator has started it anew."""
+    assert build_settings().process.ultimate_exiting_timeout is None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from drillcore_spec import names
 from drillcore_spec.resource_definition import CRD_NAME, custom_resource_definition
 from drillcore_testcluster.control_plane import ControlPlane
 from drillcore_testcluster.field import Field
@@ -78,6 +79,30 @@ def schedulable(field: Field) -> Iterator[Field]:
     yield field
     field.kubelet.is_frozen = False
     field.api.patch("Node", field.kubelet.node, {"spec": {"unschedulable": None, "taints": None}})
+
+
+@pytest.fixture
+def token_for(api: KubeApi, namespace: str) -> Callable[..., str]:
+    """`token_for(account, reads=...)`: a token of a new service account, which may get jobs if `reads`."""
+
+    def make(account: str, *, reads: bool = False, audience: str | None = None) -> str:
+        metadata = {"name": account, "namespace": namespace}
+        api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+        if reads:
+            _let_read(api, metadata)
+        return api.create_token(namespace, account, audience=audience)
+
+    return make
+
+
+def _let_read(api: KubeApi, metadata: dict[str, str]) -> None:
+    group = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": [names.API_GROUP], "resources": [names.PLURAL], "verbs": ["get"]}
+    api.create({"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]})
+    role = {"apiGroup": group, "kind": "Role", "name": metadata["name"]}
+    subjects = [{"kind": "ServiceAccount", **metadata}]
+    binding = {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": metadata}
+    api.create(binding | {"roleRef": role, "subjects": subjects})
 
 
 def _established(crd: dict[str, object]) -> bool:

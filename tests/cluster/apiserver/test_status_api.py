@@ -83,20 +83,6 @@ def job(field: Field) -> JobUnderTest:
 
 
 @pytest.fixture
-def token_for(api: KubeApi, namespace: str) -> Callable[..., str]:
-    """`token_for(account, role=...)`: a token of a new service account, which may get jobs if `reads`."""
-
-    def make(account: str, *, reads: bool = False, audience: str | None = None) -> str:
-        metadata = {"name": account, "namespace": namespace}
-        api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
-        if reads:
-            _let_read(api, metadata)
-        return api.create_token(namespace, account, audience=audience)
-
-    return make
-
-
-@pytest.fixture
 def pod_token(api: KubeApi, field: Field, job: JobUnderTest) -> Callable[..., str]:
     """The token that kubelet would mount into the job's first pod."""
 
@@ -171,16 +157,6 @@ def _get(status_api: Api, job: JobUnderTest, token: str | None, suffix: str = ""
 
 def _post(status_api: Api, job: JobUnderTest, token: str | None, **changes: Any) -> httpx.Response:
     return status_api.request("POST", names.progress_path(job.namespace, job.name), token, json=REPORT | changes)
-
-
-def _let_read(api: KubeApi, metadata: dict[str, str]) -> None:
-    group = "rbac.authorization.k8s.io"
-    rule = {"apiGroups": [names.API_GROUP], "resources": [names.PLURAL], "verbs": ["get"]}
-    api.create({"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]})
-    role = {"apiGroup": group, "kind": "Role", "name": metadata["name"]}
-    subjects = [{"kind": "ServiceAccount", **metadata}]
-    binding = {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": metadata}
-    api.create(binding | {"roleRef": role, "subjects": subjects})
 
 
 def _is_ready(status_api: Api) -> bool:

@@ -136,8 +136,11 @@ class FaultProxy:
                 """The operator's log is enough."""
 
             def _serve(self) -> None:
-                with suppress(OSError, httpx.TransportError):
+                try:
                     proxy._serve(self)
+                except (OSError, httpx.TransportError):
+                    # Without an answer the client must not wait for one on a connection that stays open.
+                    self.close_connection = True
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
 

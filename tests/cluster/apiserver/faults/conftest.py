@@ -50,6 +50,7 @@ def operator(proxy: FaultProxy, namespace: str, tmp_path: Path) -> Callable[...,
             yield process
         finally:
             process.stop(kill=True)
+            print(process.log_tail())  # shown by pytest when the test fails
 
     return start
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import httpx
 import psutil
 import pytest
 
+from drillcore_spec import names
 from drillcore_testcluster.audit import created_jobs
 from drillcore_testcluster.control_plane import ControlPlane
 from drillcore_testcluster.fault_proxy import Answer, Call, Fault, FaultProxy, Interrupt, no_fault
 from drillcore_testcluster.field import Field
 from drillcore_testcluster.job_under_test import JobUnderTest
+from drillcore_testcluster.ports import LOOPBACK
+from drillcore_testcluster.processes import Process
 from drillcore_testcluster.waiting import until
 
 pytestmark = pytest.mark.apiserver
@@ -105,6 +111,39 @@ def test_watches_made_again_and_again_leave_no_connection_behind(field: Field, p
             proxy.decide = no_fault
             until(lambda: proxy.num_watches == NUM_WATCHES, "they are there again", RECOVERY_S)
         until(lambda: num_connections(process.pid) <= before, "there are no more connections than before")
+
+
+def test_a_stream_of_the_status_api_outlives_the_watches(
+    field: Field, proxy: FaultProxy, operator, token_for: Callable[..., str]
+) -> None:
+    del field.kubelet.scripts[field.namespace]
+    job = JobUnderTest(field.api, field.namespace, "good")
+    with operator(resync_interval_s="600") as process:
+        job.create()
+        field.report(job, "running")
+        job.wait("PodsReady", "True", "Ready")
+        with status_stream(process, job, token_for("reader", reads=True)) as lines:
+            assert any('"phase": "Running"' in line for line in lines)
+            proxy.decide = lambda call: Answer(410) if call.is_watch else None
+            start_s = time.monotonic()
+            proxy.cut_watches()
+            until(lambda: proxy.num_calls(lambda call: call.is_watch, start_s) > 0, "a new watch")
+            proxy.decide = no_fault
+            until(lambda: proxy.num_watches == NUM_WATCHES, "they are there again", RECOVERY_S)
+            field.report(job, "succeeded")
+            assert any('"phase": "Succeeded"' in line for line in lines)
+
+
+@contextmanager
+def status_stream(process: Process, job: JobUnderTest, token: str) -> Iterator[Iterator[str]]:
+    port = process.environment["DRILLCORE_OPERATOR_API_PORT"]
+    url = f"http://{LOOPBACK}:{port}{names.job_path(job.namespace, job.name)}/stream"
+    headers = {"Authorization": f"Bearer {token}"}
+    with (
+        httpx.Client(trust_env=False, timeout=RECOVERY_S) as client,
+        client.stream("GET", url, headers=headers) as response,
+    ):
+        yield response.raise_for_status().iter_lines()
 
 
 def num_connections(pid: int) -> int:
