@@ -11,18 +11,18 @@ import os
 import sys
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from drillcore.state_windows import StateWindows, Window
-
-if TYPE_CHECKING:
-    from drillcore.output import Output
+from drillcore.state_windows import StateWindows, Window, Words
+from drillcore.stored_output import StoredOutput
 
 _MAX_THREADS = 4
+_MIN_SHARE_BYTES = 1 << 20
+"""Less is not worth another thread."""
 
 _Pieces = list[tuple[Window, int, int]]
 """A batch: windows, and from where to where in each."""
@@ -33,7 +33,7 @@ class Activations:
 
     def __init__(
         self,
-        output: Output,
+        output: StoredOutput,
         column: int,
         *,
         batch_size: int,
@@ -63,18 +63,24 @@ class Activations:
         num_threads = _usable_threads()
         pool = ThreadPoolExecutor(num_threads, thread_name_prefix="activations")
         manifest = self._output.manifest
-        buffers = _Buffers((self._batch_size, manifest.hidden_size), manifest.store_dtype.numpy, num_threads + 3)
-        ready: deque[Future[npt.NDArray[Any]]] = deque()
+        share = self._share(num_threads)
+        num_ahead = max(1, num_threads * share // self._batch_size)
+        buffers = _Buffers((self._batch_size, manifest.hidden_size), manifest.store_dtype.numpy, num_ahead + 3)
+        ready: deque[_Copying] = deque()
         try:
             for pieces in self._batches(_one_ahead(self._windows(), pool)):
-                count = sum(stop - first for _, first, stop in pieces)
-                ready.append(pool.submit(_copied, pieces, buffers.take(count)))
-                if len(ready) > num_threads:
+                ready.append(_Copying(pool, pieces, buffers, share))
+                if len(ready) > num_ahead:
                     yield ready.popleft().result()
             while ready:
                 yield ready.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+    def _share(self, num_threads: int) -> int:
+        """How many states of a batch one thread copies: few batches under way stay in the processor's cache."""
+        state_bytes = self._output.manifest.hidden_size * self._output.manifest.store_dtype.itemsize
+        return min(self._batch_size, max(-(-self._batch_size // num_threads), -(-_MIN_SHARE_BYTES // state_bytes)))
 
     def _windows(self) -> Iterator[Window]:
         windows = StateWindows(self._output, self._column, self._special)
@@ -127,14 +133,41 @@ _UNUSED_REFERENCES = 2
 """To an object in a list, while `sys.getrefcount` looks at it."""
 
 
-def _copied(pieces: _Pieces, batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The batch, filled."""
-    words = batch.view(f"u{batch.itemsize}")
+class _Copying:
+    """A batch that threads of the pool fill, a share each."""
+
+    def __init__(self, pool: ThreadPoolExecutor, pieces: _Pieces, buffers: _Buffers, share: int) -> None:
+        count = sum(stop - first for _, first, stop in pieces)
+        self._batch = buffers.take(count)
+        words = self._batch.view(f"u{self._batch.itemsize}")
+        self._shares = [
+            pool.submit(_copy, list(_between(pieces, first, first + share)), words[first : first + share])
+            for first in range(0, count, share)
+        ]
+
+    def result(self) -> npt.NDArray[Any]:
+        """The batch, filled."""
+        for share in self._shares:
+            share.result()
+        return self._batch
+
+
+def _between(pieces: _Pieces, first: int, stop: int) -> Iterator[tuple[Window, int, int]]:
+    """The pieces of the states [first, stop) of a batch."""
+    begin = 0
+    for window, window_first, window_stop in pieces:
+        end = begin + window_stop - window_first
+        if begin < stop and first < end:
+            shift = window_first - begin
+            yield window, max(first, begin) + shift, min(stop, end) + shift
+        begin = end
+
+
+def _copy(pieces: _Pieces, out: Words) -> None:
     filled = 0
     for window, first, stop in pieces:
-        window.copy_to(words[filled : filled + stop - first], first, stop)
+        window.copy_to(out[filled : filled + stop - first], first, stop)
         filled += stop - first
-    return batch
 
 
 def _one_ahead(windows: Iterator[Window], pool: ThreadPoolExecutor) -> Iterator[Window]:

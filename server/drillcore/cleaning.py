@@ -27,13 +27,13 @@ from drillcore.layout import (
     row_of_sample,
 )
 from drillcore.manifest import Manifest
-from drillcore.output import load_manifest
 from drillcore.part_file import Int64s, PartFile
 from drillcore.part_info import PartInfo
 from drillcore.part_schema import PartSchema
 from drillcore.publish import current_commit
 from drillcore.recover import journaled_parts
 from drillcore.sample_index import SampleIndex
+from drillcore.stored_output import load_manifest
 
 MIN_AGE_S = 3600.0
 """An attempt that wrote within this time may still be at work: its files are left alone. A live attempt writes

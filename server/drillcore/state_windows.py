@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,7 @@ import numpy.typing as npt
 from drillcore.errors import FormatError
 from drillcore.part_file import Int64s, PartFile
 from drillcore.ranges import concatenated_ranges
-
-if TYPE_CHECKING:
-    from drillcore.output import Output
+from drillcore.stored_output import StoredOutput
 
 _ORDERED_WINDOW_STATES = 1 << 16
 _MIX_PARTS = 4
@@ -118,7 +116,7 @@ class _Samples:
     num_tokens: Int64s
 
     @classmethod
-    def of(cls, output: Output, shards: Int64s, positions: Int64s) -> _Samples:
+    def of(cls, output: StoredOutput, shards: Int64s, positions: Int64s) -> _Samples:
         """The samples at some positions of some shards."""
         columns = np.empty((5, len(positions)), np.int64)
         for shard in np.unique(shards).tolist():
@@ -144,7 +142,7 @@ class _Samples:
 class StateWindows:
     """Makes the windows of one epoch of one layer."""
 
-    def __init__(self, output: Output, column: int, special_token_ids: Sequence[int]) -> None:
+    def __init__(self, output: StoredOutput, column: int, special_token_ids: Sequence[int]) -> None:
         """Prepare to read one column.
 
         Args:

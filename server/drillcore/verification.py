@@ -17,13 +17,13 @@ from drillcore.journal import read_quarantine
 from drillcore.json_fields import JsonValue
 from drillcore.layout import Layout, ShardLayout, attempt_of
 from drillcore.manifest import Manifest
-from drillcore.output import load_manifest
 from drillcore.part_file import Int64s, PartFile, SampleTable
 from drillcore.part_info import CommittedPart
 from drillcore.part_schema import PartSchema
 from drillcore.publish import publish_complete
 from drillcore.sample_index import SampleIndex
 from drillcore.shard_view import ShardView, layer_stats
+from drillcore.stored_output import load_manifest
 from drillcore.stored_sample import check_sample_files
 
 _STATS_TOLERANCE = 1e-9
