@@ -70,7 +70,7 @@ class DatasetSource(SpecModel):
     """Which columns hold what."""
     overlong: Overlong = Overlong.TRUNCATE
     """A row with more tokens than engine.maxModelLen: Truncate keeps its head, Skip leaves it out, Fail
-    ends the job.
+    ends the job. A conversation that is to be answered is never cut: Truncate quarantines it.
     """
     context_size: TokenCount = 0
     """More than 0: text is joined with BOS tokens and cut into contexts of exactly this many tokens, each a

@@ -83,6 +83,28 @@ def test_skip_quarantines_a_long_row_without_holding_it_against_the_job(
     assert len(fitting.token_ids) == 6
 
 
+def test_a_conversation_to_be_answered_is_not_cut_because_its_end_asks(
+    write_rows: WriteRows, prepared: Prepared
+) -> None:
+    short, long = ([{"role": "user", "content": "a " * words}] for words in (1, 400))
+    write_rows([{"messages": short}, {"messages": long}])
+    preparer = {"is_generating": True}
+    answered, quarantined = prepared(max_model_len=100, columns=CHAT, preparer=preparer)
+    assert answered.original_tokens == len(answered.token_ids)
+    assert (quarantined.reason, quarantined.skipped) == (QuarantineReason.TOO_LONG, False)
+    assert "at most 100 fit" in quarantined.message
+    assert "overlong: Skip" in quarantined.message
+    (_, skipped) = prepared(max_model_len=100, columns=CHAT, preparer=preparer, overlong="Skip")
+    assert (skipped.reason, skipped.skipped) == (QuarantineReason.TOO_LONG, True)
+
+
+def test_a_text_to_be_continued_is_cut_and_goes_on_from_there(write_rows: WriteRows, prepared: Prepared) -> None:
+    write_rows([{"ids": list(range(10))}])
+    (row,) = prepared(max_model_len=6, columns=IDS, preparer={"is_generating": True})
+    assert row.token_ids.tolist() == list(range(6))
+    assert row.original_tokens == 10
+
+
 def test_fail_ends_the_job_at_a_long_row(write_rows: WriteRows, prepared: Prepared) -> None:
     write_rows([{"ids": [1] * 6}, {"ids": [1] * 7}])
     with pytest.raises(ShardError, match=r"rows\.jsonl, line 2: the row has 7 tokens.*overlong") as caught:

@@ -57,6 +57,7 @@ class RowPreparer:
         self.counts = PreparationCounts()
         self._max_model_len = max_model_len
         self._is_generating = is_generating
+        self._asks_at_its_end = is_generating and source.columns.messages is not None
         self._needs_selection = positions is PositionsKind.LOSS_MASK and not is_generating
         self._mask_kind = resolve_loss_mask(source)
         self._encoder = self._make_encoder(model_folder, chat_template)
@@ -114,9 +115,15 @@ class RowPreparer:
         """How many tokens from the head of a row the model gets."""
         if num_tokens <= self._max_model_len:
             return num_tokens
-        if self.source.overlong is Overlong.TRUNCATE:
-            return self._max_model_len
         message = f"the row has {num_tokens} tokens; at most {self._max_model_len} fit"
+        if self.source.overlong is Overlong.TRUNCATE:
+            if self._asks_at_its_end:
+                hint = "`spec.dataset.overlong: Skip` leaves such rows out"
+                raise RowFault(
+                    QuarantineReason.TOO_LONG,
+                    f"{message}, and the end, which asks for the answer, cannot be cut: {hint}",
+                )
+            return self._max_model_len
         if self.source.overlong is Overlong.SKIP:
             raise RowFault(QuarantineReason.TOO_LONG, message, skipped=True)
         raise ShardError(
