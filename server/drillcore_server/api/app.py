@@ -37,5 +37,6 @@ def create_api(services: Services) -> FastAPI:
     install_error_handlers(api)
     install_document(api)
     for router in (generate_router, hidden_states_router, process_router):
-        api.include_router(router)
+        # As they are: an included router is matched anew, layer by layer, for every request.
+        api.router.routes += router.routes
     return api

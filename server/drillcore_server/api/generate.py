@@ -15,6 +15,7 @@ from starlette.responses import Response
 from drillcore_server.api.answers import CLIENT_LEFT, json_answer
 from drillcore_server.api.batch import Batch
 from drillcore_server.api.body import client_gone
+from drillcore_server.api.direct_route import DirectRoute
 from drillcore_server.api.errors import BadRequest
 from drillcore_server.api.extraction import Extraction
 from drillcore_server.api.fields import TokenIds
@@ -28,7 +29,7 @@ from drillcore_server.api.streams import MEDIA_TYPE, ChatChunks, CompletionChunk
 from drillcore_server.api.views import ChatCompletion, Completion, Rendered
 from drillcore_server.api.watched_answer import ClientLeft, WatchedAnswer, until_client_leaves
 
-router = APIRouter(tags=["generation"])
+router = APIRouter(tags=["generation"], route_class=DirectRoute)
 
 
 @router.post(

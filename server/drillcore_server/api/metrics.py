@@ -56,6 +56,7 @@ class ServeMetrics:
             buckets=_BUCKETS_S,
             registry=registry,
         )
+        self._latency_by: dict[str, Histogram] = {}
         registry.register(_Readings(engine, admission, self.tally))
 
     def count(self, method: str, route: str, code: int) -> None:
@@ -69,7 +70,10 @@ class ServeMetrics:
 
     def observe(self, route: str, seconds: float) -> None:
         """Notes how long an answer took."""
-        self._latency.labels(route).observe(seconds)
+        histogram = self._latency_by.get(route)
+        if histogram is None:
+            histogram = self._latency_by[route] = self._latency.labels(route)
+        histogram.observe(seconds)
 
     def exposition(self) -> bytes:
         """All metrics as text."""

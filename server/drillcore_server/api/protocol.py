@@ -36,6 +36,9 @@ class KVTransferParams(StrictModel):
         return self
 
 
+_WHOLE_PROMPT = KVTransferParams()
+
+
 class StreamOptions(StrictModel):
     """Options of a stream."""
 
@@ -84,7 +87,7 @@ class GenerationRequest(StrictModel):
     @property
     def wants(self) -> KVTransferParams:
         """What is wanted of the states."""
-        return self.kv_transfer_params or KVTransferParams()
+        return self.kv_transfer_params or _WHOLE_PROMPT
 
 
 class CompletionRequest(GenerationRequest):
