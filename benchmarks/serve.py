@@ -152,7 +152,9 @@ def _server(rows: Rows, storage: Path) -> Iterator[tuple[subprocess.Popen[str], 
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        yield process, json.loads(process.stdout.readline())["url"]
+        if not (line := process.stdout.readline()):
+            raise SystemExit(f"the server ended with code {process.wait()}; its own messages stand above")
+        yield process, json.loads(line)["url"]
     finally:
         process.terminate()
         process.wait()

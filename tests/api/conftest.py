@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -99,8 +102,8 @@ class Served:
         assert self.get("/health").json() == {"status": "ok"}
 
     def files(self) -> list[Path]:
-        """Everything on the storage, hidden and partial files too."""
-        return sorted(path for path in self.storage.rglob("*") if not path.is_dir())
+        """Everything on the storage, hidden and partial files too, but the servers' locks."""
+        return sorted(path for path in self.storage.rglob("*") if not path.is_dir() and path.suffix != ".lock")
 
 
 @contextmanager
@@ -206,3 +209,22 @@ def assert_file(
         row_criterion(tensors["hidden_states"], expected_states(ids)[start:end])
 
     return check
+
+
+@pytest.fixture
+def start(tiny_folder: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """`start("--port", "0")`: the command over the tiny model."""
+    processes = []
+
+    def run(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "drillcore_server.cli", "serve", str(tiny_folder), "--layers", "1,3"]
+        command += ["--storage", str(tmp_path / "storage"), "--port", "0", "--json", *arguments]
+        environ = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
+        processes.append(process)
+        return process
+
+    yield run
+    for process in processes:
+        process.kill()
+        process.communicate()

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -18,25 +15,6 @@ import pytest
 TIMEOUT_S = 120
 
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture
-def start(tiny_folder: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """`start("--port", "0")`: the command over the tiny model."""
-    processes = []
-
-    def run(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "drillcore_server.cli", "serve", str(tiny_folder), "--layers", "1,3"]
-        command += ["--storage", str(tmp_path / "storage"), "--port", "0", "--json", *arguments]
-        environ = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
-        processes.append(process)
-        return process
-
-    yield run
-    for process in processes:
-        process.kill()
-        process.communicate()
 
 
 def url_of(process: subprocess.Popen[str]) -> str:

@@ -9,7 +9,6 @@ The writer's thread publishes; the event loop discards, at any moment. Whoever o
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,9 +106,8 @@ class SampleTarget:
         with self._storage.folder_of(self.place, create=True) as folder:
             # The way that leads into an open folder, whatever its name is by now.
             inside = Path(f"/proc/self/fd/{folder}")
-            writer = SampleFileWriter(
-                inside / f".{self.place.handle[-100:]}-{os.urandom(4).hex()}.tmp", self._schema_at(first)
-            )
+            temporary = inside / self._storage.unfinished.name_of(self.place.handle)
+            writer = SampleFileWriter(temporary, self._schema_at(first))
             try:
                 writer.append(sample.hidden_states.view(torch.uint8).numpy().reshape(-1).data)
                 info = writer.finish(token_ids, last_token)

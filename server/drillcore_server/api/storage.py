@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from drillcore_server.api.errors import BadRequest, NotFound
+from drillcore_server.api.unfinished import Unfinished, remove_leftovers
 from drillcore_server.errors import ShardError
 from drillcore_spec.reasons import Reason
 
@@ -58,15 +59,17 @@ class Storage:
             """As clients are told it."""
             self._real_root = root.resolve(strict=True)
             self._fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            if not os.access(root, os.W_OK | os.X_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            remove_leftovers(self._real_root)
+            self.unfinished = Unfinished(self._real_root)
+            """Names of the files under construction."""
         except OSError as error:
             raise ShardError(
                 Reason.OUTPUT_UNWRITABLE, f"`--storage` {root} must be a folder to write to: {error.strerror}"
             ) from error
 
     def close(self) -> None:
-        """Gives the root back."""
+        """Gives the root back; nothing is written any more."""
+        self.unfinished.close()
         os.close(self._fd)
 
     def own_place(self, handle: str) -> Place:
