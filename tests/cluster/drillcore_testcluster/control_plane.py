@@ -189,6 +189,8 @@ class ControlPlane:
             f"--audit-policy-file={self.folder / 'audit-policy.yaml'}",
             f"--audit-log-path={self.audit_log}",
             "--audit-log-mode=blocking",
+            # By default a new file is begun every 100 MiB, and whoever counts calls would read the last one only.
+            "--audit-log-maxsize=100000",
             "--profiling=false",
         ]
         return self._process(binaries.KUBE_APISERVER, arguments)
