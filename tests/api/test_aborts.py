@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from drillcore.sample_file import SampleFileWriter
 from drillcore_server.api.sample_target import SampleTarget
+from drillcore_server.engine.engine_thread import EngineThread
 
 IDS = list(range(60, 100))
 TIMEOUT_S = 60
@@ -175,6 +177,20 @@ def test_a_disk_that_fills_up_is_told_and_leaves_no_part(serve, monkeypatch, ass
     assert (answer.status_code, answer.json()["error"]["code"]) == (507, "storage_full")
     monkeypatch.undo()
     assert_others_are_right(server, assert_file)
+
+
+def test_a_request_that_is_done_before_its_submission_returns_gets_its_file(serve, monkeypatch, assert_file):
+    server = serve()
+    submit = EngineThread.submit
+
+    def submit_and_dawdle(self, request):
+        future = submit(self, request)
+        time.sleep(0.5)  # the engine's and the writers' threads go on meanwhile
+        return future
+
+    monkeypatch.setattr(EngineThread, "submit", submit_and_dawdle)
+    told = server.post(prompt=IDS, max_tokens=1).json()["kv_transfer_params"]
+    assert_file(told["hidden_states_path"], IDS)
 
 
 def test_a_request_never_waits_for_the_file_of_another_one(serve, monkeypatch, gate, assert_file):
