@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,10 +32,11 @@ QUICKSTART: dict[str, Any] = SMALL | {
 }
 """The quickstart's job."""
 LONG: dict[str, Any] = QUICKSTART | {
+    "extraction.layers": [2, 15],
     "output.commitIntervalSeconds": 1,
     "output.partSize": "4Mi",
 }
-"""Committed all the time, so that something can happen in the middle of it."""
+"""Committed all the time, so that something can happen in the middle of it; half of the model's blocks."""
 LONG_ROWS = 72
 ENDLESS: dict[str, Any] = LONG | {"dataset.uri": "pvc://datasets/endless.jsonl"}
 """Longer than any test waits."""
@@ -88,12 +90,16 @@ class Team:
 
     def ended_pod(self, pod: Object) -> Object:
         """The pod as it is now; waits until kubelet has called it over."""
-        name = pod["metadata"]["name"]
-        for event in self.cluster.api.watch("Pod", namespace=self.namespace, fieldSelector=f"metadata.name={name}"):
-            now: Object = event["object"]
+        for now in self.watch(pod):
             if now["status"]["phase"] in ("Succeeded", "Failed"):
                 return now
-        raise AssertionError(f"pod {name} is not over")
+        raise AssertionError(f"pod {pod['metadata']['name']} is not over")
+
+    def watch(self, pod: Object, timeout_s: int = 240) -> Iterator[Object]:
+        """The pod as it is, and again after every change."""
+        fields = f"metadata.name={pod['metadata']['name']}"
+        for event in self.cluster.api.watch("Pod", namespace=self.namespace, fieldSelector=fields, timeout_s=timeout_s):
+            yield event["object"]
 
     def verify(self, output: str) -> str:
         """`drillcore verify` of an output, by another pod than those that wrote it."""
@@ -101,14 +107,12 @@ class Team:
 
     def end_of(self, pod: Object, container: str = "server") -> Object:
         """How a container of a pod ended; waits until it has."""
-        name = pod["metadata"]["name"]
-        fields = f"metadata.name={name}"
-        for event in self.cluster.api.watch("Pod", namespace=self.namespace, fieldSelector=fields, timeout_s=240):
-            for status in _container_statuses(event["object"]):
+        for now in self.watch(pod):
+            for status in _container_statuses(now):
                 if status["name"] == container and (end := status["state"].get("terminated")):
                     ended: Object = end
                     return ended
-        raise AssertionError(f"{container} of {name} did not end")
+        raise AssertionError(f"{container} of {pod['metadata']['name']} did not end")
 
     def running_pod(self, job: JobUnderTest, index: int = 0) -> Object:
         """The pod of a shard whose containers run, once there is one."""
