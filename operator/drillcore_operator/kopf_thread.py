@@ -93,13 +93,12 @@ class KopfThread:
 async def _end(life: asyncio.Task[None]) -> None:
     """Waits until kopf has ended, and cancels its watches until they are gone."""
     deadline_s = asyncio.get_running_loop().time() + STOP_TIMEOUT_S
-    while watches := [task for task in (life, *_watch_tasks()) if not task.done()]:
+    while (watches := _watch_tasks()) or not life.done():
         if asyncio.get_running_loop().time() > deadline_s:
             raise KopfStuck(f"kopf did not end within {STOP_TIMEOUT_S:.0f} s; this process ends, to be started anew")
-        for task in watches:
-            if task is not life:
-                task.cancel()
-        await asyncio.wait(watches, timeout=_POLL_S)
+        for watch in watches:
+            watch.cancel()
+        await asyncio.wait([life, *watches], timeout=_POLL_S)
     if not life.cancelled():
         life.exception()  # told by the task that failed
 

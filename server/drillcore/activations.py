@@ -80,7 +80,8 @@ class Activations:
     def _share(self, num_threads: int) -> int:
         """How many states of a batch one thread copies: few batches under way stay in the processor's cache."""
         state_bytes = self._output.manifest.hidden_size * self._output.manifest.store_dtype.itemsize
-        return min(self._batch_size, max(-(-self._batch_size // num_threads), -(-_MIN_SHARE_BYTES // state_bytes)))
+        least = math.ceil(_MIN_SHARE_BYTES / state_bytes)
+        return min(self._batch_size, max(least, math.ceil(self._batch_size / num_threads)))
 
     def _windows(self) -> Iterator[Window]:
         windows = StateWindows(self._output, self._column, self._special)

@@ -8,7 +8,6 @@ the run folder together with its children, so that the folder of a run that was 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from drillcore_server import life_lock
 from drillcore_server.volumes import Volumes
 from drillcore_spec import ExtractionJobSpec, names
 from drillcore_spec.messages import Counts, TerminationMessage
@@ -108,26 +108,25 @@ def remove_stale_run_folders(run_root: Path) -> list[Path]:
     """Removes run folders whose processes are all gone; returns them."""
     removed = []
     for folder in sorted(run_root.glob(f"{_RUN_PREFIX}*")):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            lock_fd = os.open(folder / _LOCK_FILE, os.O_RDWR)
-            try:
-                fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if (lock_fd := life_lock.take(folder / _LOCK_FILE)) is None:
+            continue
+        try:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
                 shutil.rmtree(folder)
                 removed.append(folder)
-            except BlockingIOError:
-                continue
-            finally:
-                os.close(lock_fd)
+        finally:
+            os.close(lock_fd)
     return removed
 
 
 @contextlib.contextmanager
 def _run_folder(run_root: Path) -> Iterator[tuple[Path, int]]:
     """A folder for one shard's ring, and the descriptor of its lock, which the children inherit."""
-    folder = Path(tempfile.mkdtemp(prefix=_RUN_PREFIX, dir=run_root))
-    lock_fd = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    lock_fd = None
+    while lock_fd is None:
+        folder = Path(tempfile.mkdtemp(prefix=_RUN_PREFIX, dir=run_root))
+        lock_fd = life_lock.make(folder / _LOCK_FILE)
     try:
-        fcntl.flock(lock_fd, fcntl.LOCK_EX)
         yield folder, lock_fd
     finally:
         shutil.rmtree(folder, ignore_errors=True)

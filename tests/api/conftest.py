@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,9 @@ class Served:
         assert self.get("/health").json() == {"status": "ok"}
 
     def files(self) -> list[Path]:
-        """Everything on the storage, hidden and partial files too, but the servers' locks."""
-        return sorted(path for path in self.storage.rglob("*") if not path.is_dir() and path.suffix != ".lock")
+        """Everything on the storage, hidden and partial files too, but the servers' own locks."""
+        locks = self.storage / ".serve"
+        return sorted(path for path in self.storage.rglob("*") if not path.is_dir() and path.parent != locks)
 
 
 @contextmanager
@@ -211,16 +213,27 @@ def assert_file(
     return check
 
 
+class ServerProcess(subprocess.Popen[str]):
+    """`drillcore serve` as a process."""
+
+    @cached_property
+    def url(self) -> str:
+        """Its address, once it is ready."""
+        assert self.stdout is not None
+        url: str = json.loads(self.stdout.readline())["url"]
+        return url
+
+
 @pytest.fixture
-def start(tiny_folder: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start(tiny_folder: Path, tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
     """`start("--port", "0")`: the command over the tiny model."""
     processes = []
 
-    def run(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    def run(*arguments: str, **environment: str) -> ServerProcess:
         command = [sys.executable, "-m", "drillcore_server.cli", "serve", str(tiny_folder), "--layers", "1,3"]
         command += ["--storage", str(tmp_path / "storage"), "--port", "0", "--json", *arguments]
         environ = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
+        process = ServerProcess(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
         processes.append(process)
         return process
 

@@ -181,14 +181,13 @@ def test_a_disk_that_fills_up_is_told_and_leaves_no_part(serve, monkeypatch, ass
 
 def test_a_request_that_is_done_before_its_submission_returns_gets_its_file(serve, monkeypatch, assert_file):
     server = serve()
-    submit = EngineThread.submit
+    begin = EngineThread._begin
 
-    def submit_and_dawdle(self, request):
-        future = submit(self, request)
+    def begin_and_dawdle(self, request):
+        begin(self, request)
         time.sleep(0.5)  # the engine's and the writers' threads go on meanwhile
-        return future
 
-    monkeypatch.setattr(EngineThread, "submit", submit_and_dawdle)
+    monkeypatch.setattr(EngineThread, "_begin", begin_and_dawdle)
     told = server.post(prompt=IDS, max_tokens=1).json()["kv_transfer_params"]
     assert_file(told["hidden_states_path"], IDS)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,7 @@ NUM_CLIENTS = 96
 
 def test_bodies_of_megabytes_need_bounded_memory(start):
     process = start()
-    url = json.loads(process.stdout.readline())["url"]
+    url = process.url
     assert _ask(url, b'{"prompt": [5], "max_tokens": 0}').status_code == 200
     status = Path(f"/proc/{process.pid}/status")
     Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak counts from here

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -17,11 +16,6 @@ TIMEOUT_S = 120
 pytestmark = pytest.mark.e2e
 
 
-def url_of(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return json.loads(process.stdout.readline())["url"]
-
-
 def ask(url: str, **fields: object) -> httpx.Response:
     headers = {"Authorization": "Bearer key-7"}
     return httpx.post(f"{url}/v1/completions", json=fields, headers=headers, timeout=TIMEOUT_S, trust_env=False)
@@ -29,7 +23,7 @@ def ask(url: str, **fields: object) -> httpx.Response:
 
 def test_sigterm_lets_what_runs_finish_and_refuses_what_comes(start, assert_file):
     process = start()
-    url = url_of(process)
+    url = process.url
     answers: list[httpx.Response] = []
     running = threading.Thread(
         target=lambda: answers.append(ask(url, prompt=[5, 9], max_tokens=500, temperature=0, ignore_eos=True))
@@ -54,7 +48,7 @@ def test_sigterm_lets_what_runs_finish_and_refuses_what_comes(start, assert_file
 
 def test_a_second_signal_ends_at_once(start):
     process = start()
-    url = url_of(process)
+    url = process.url
     connections = [threading.Thread(target=_ask_and_lose, args=(url,)) for _ in range(3)]
     for connection in connections:
         connection.start()
@@ -76,7 +70,7 @@ def _ask_and_lose(url: str) -> None:
 
 def test_the_api_key_of_the_environment_is_asked_for_and_is_in_no_log(start):
     process = start(DRILLCORE_API_KEY="key-7")
-    url = url_of(process)
+    url = process.url
 
     assert httpx.post(f"{url}/v1/completions", json={"prompt": [1]}, trust_env=False).status_code == 401
     assert ask(url, prompt=[1], max_tokens=0).status_code == 200

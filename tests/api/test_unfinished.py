@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import signal
 import subprocess
@@ -20,12 +19,6 @@ import pytest
 from drillcore_server.api.unfinished import Unfinished, remove_leftovers
 
 TIMEOUT_S = 120
-
-
-def url_of(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    url: str = json.loads(process.stdout.readline())["url"]
-    return url
 
 
 def ask(url: str, num_tokens: int) -> httpx.Response:
@@ -77,16 +70,16 @@ def test_the_next_server_removes_what_a_killed_one_left_and_nothing_of_a_living_
     left: set[Path] = set()
     while not left:  # the last file may have been finished at that very moment
         killed = start()
-        with asked_all_the_time(url_of(killed)):
+        with asked_all_the_time(killed.url):
             left = interrupted(killed, signal.SIGKILL, root)
     finished = set(root.glob("*.safetensors"))
     living = start()
-    url = url_of(living)
+    url = living.url
     assert not [path for path in left if path.exists()]
     assert finished <= set(root.glob("*.safetensors"))
     with asked_all_the_time(url):
         being_written = interrupted(living, signal.SIGSTOP, root)
-        url_of(start())
+        assert start().url  # it is ready
         assert [path for path in being_written if path.exists()] == list(being_written)
         living.send_signal(signal.SIGCONT)
         assert ask(url, 1).status_code == 200

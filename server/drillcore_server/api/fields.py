@@ -86,7 +86,7 @@ def _token_ids(ids: list[object]) -> TokenIds:
         token_ids = np.array(ids, dtype=np.int64)
     except OverflowError:
         raise _prompt_error("must have token ids of 64 bits") from None
-    if np.minimum.reduce(token_ids) < 0:
+    if token_ids.min() < 0:
         raise _prompt_error("must have token ids of 0 or more")
     return token_ids
 

@@ -50,17 +50,10 @@ class FileEngine(EngineThread[SampleFile]):
 
     def submit_to(self, request: Request, target: SampleTarget) -> asyncio.Future[SampleFile]:
         """See `submit`; done when the file is published."""
-        row = request.request_id
-        if row in self._targets:
-            return self.submit(request)  # which refuses it
-        # Before the engine hears of the request: its threads may be done with it before this one goes on.
-        self._targets[row] = target
-        try:
-            future = self.submit(request)
-        except BaseException:
-            del self._targets[row]
-            raise
-        future.add_done_callback(lambda _: self._targets.pop(row, None))
+        future = self._accept(request)
+        self._targets[request.request_id] = target
+        future.add_done_callback(lambda _: self._targets.pop(request.request_id, None))
+        self._begin(request)
         return future
 
     def _write(self, sample: ExtractedSample) -> SampleFile:

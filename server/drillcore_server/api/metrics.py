@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -42,38 +43,32 @@ class ServeMetrics:
     def __init__(self, engine: FileEngine, admission: Admission) -> None:
         self.tally = Tally()
         self._registry = registry = CollectorRegistry()
-        self._answers = Counter(
+        answers = Counter(
             "drillcore_serve_answers",
             "Answers by method, route and code.",
             ("method", "route", "code"),
             registry=registry,
         )
-        self._answers_by: dict[tuple[str, str, int], Counter] = {}
-        self._latency = Histogram(
+        latency = Histogram(
             "drillcore_serve_answer_seconds",
             "Time from the end of a request's body to its files and answer.",
             ("route",),
             buckets=_BUCKETS_S,
             registry=registry,
         )
-        self._latency_by: dict[str, Histogram] = {}
+        # Finding a child by its labels costs more than counting.
+        self._answers_of = cache(answers.labels)
+        self._latency_of = cache(latency.labels)
         registry.register(_Readings(engine, admission, self.tally))
 
     def count(self, method: str, route: str, code: int) -> None:
         """Counts an answer; a method of nobody's standard is not a label of its own."""
-        key = (method if method in _METHODS else "other", route, code)
-        counter = self._answers_by.get(key)
-        if counter is None:
-            counter = self._answers_by[key] = self._answers.labels(key[0], route, str(code))
-        counter.inc()
+        self._answers_of(method if method in _METHODS else "other", route, code).inc()
         self.tally.clients_left += code == CLIENT_LEFT
 
     def observe(self, route: str, seconds: float) -> None:
         """Notes how long an answer took."""
-        histogram = self._latency_by.get(route)
-        if histogram is None:
-            histogram = self._latency_by[route] = self._latency.labels(route)
-        histogram.observe(seconds)
+        self._latency_of(route).observe(seconds)
 
     def exposition(self) -> bytes:
         """All metrics as text."""

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-import numpy as np
-
 from drillcore_server.api.errors import BadRequest, ContextLengthExceeded
 from drillcore_server.api.extraction import Model
 from drillcore_server.api.fields import TokenIds
@@ -50,7 +48,7 @@ def fitted(prompt: TokenIds, asked: GenerationRequest, model: Model, *, param: s
     prompt = cut(prompt, asked, model.max_tokens)
     if not len(prompt):
         raise BadRequest("must have at least one token", param=param)
-    highest = int(np.maximum.reduce(prompt))
+    highest = int(prompt.max())
     if highest >= model.vocab_size:
         raise BadRequest(f"token ids must be 0 to {model.vocab_size - 1}; got {highest}", param=param)
     if len(prompt) > model.max_tokens:

@@ -1,13 +1,12 @@
 """Names of files under construction, and the removal of those that a killed server left.
 
 A server holds a lock on `.serve/<id>.lock` in the storage for as long as it lives, and the names of its unfinished
-files end with its id. The kernel gives the lock up when the process ends, however it ends; so a later server that gets
-the lock knows that nobody works on these files any more. A file system without locks is never cleaned.
+files end with its id; so a later server that gets the lock knows that nobody works on these files any more. A file
+system without locks is never cleaned.
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from drillcore_server import life_lock
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +36,12 @@ class Unfinished:
         """
         folder = root / _FOLDER
         folder.mkdir(exist_ok=True)
-        while True:
+        lock_fd = None
+        while lock_fd is None:
             self._id = os.urandom(8).hex()
             self._lock_path = folder / f"{self._id}.lock"
-            self._lock_fd = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            if _is_locked(self._lock_fd, without_locks=True):
-                return
-            os.close(self._lock_fd)
+            lock_fd = life_lock.make(self._lock_path)
+        self._lock_fd = lock_fd
 
     def name_of(self, handle: str) -> str:
         """A name that no other file has; hidden, at most 255 bytes."""
@@ -62,7 +62,7 @@ def remove_leftovers(root: Path) -> int:
     """
     gone: dict[str, int] = {}
     for path in (root / _FOLDER).glob("*.lock"):
-        if (found := _LOCK.fullmatch(path.name)) and (lock_fd := _locked(path)) is not None:
+        if (found := _LOCK.fullmatch(path.name)) and (lock_fd := life_lock.take(path)) is not None:
             gone[found[1]] = lock_fd
     removed = [path for path in _of_servers(root, set(gone)) if _remove(path)] if gone else []
     for id_, lock_fd in gone.items():
@@ -79,30 +79,6 @@ def _of_servers(root: Path, ids: set[str]) -> Iterator[Path]:
         for name in names:
             if (found := _TEMPORARY.fullmatch(name)) and found[1] in ids:
                 yield Path(folder, name)
-
-
-def _locked(path: Path) -> int | None:
-    """A file descriptor of the file, with its lock; None: somebody else has it, or there are no locks here."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    if _is_locked(fd, without_locks=False):
-        return fd
-    os.close(fd)
-    return None
-
-
-def _is_locked(fd: int, *, without_locks: bool) -> bool:
-    """Whether we have the lock of a file that still has its name; `without_locks`: the answer where there are none."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return without_locks
-    # Between its creation and this, somebody else may have taken the file for a leftover.
-    return os.fstat(fd).st_nlink > 0
 
 
 def _remove(path: Path) -> bool:

@@ -115,15 +115,15 @@ class RowPreparer:
         """How many tokens from the head of a row the model gets."""
         if num_tokens <= self._max_model_len:
             return num_tokens
+        if self.source.overlong is Overlong.TRUNCATE and not self._asks_at_its_end:
+            return self._max_model_len
         message = f"the row has {num_tokens} tokens; at most {self._max_model_len} fit"
         if self.source.overlong is Overlong.TRUNCATE:
-            if self._asks_at_its_end:
-                hint = "`spec.dataset.overlong: Skip` leaves such rows out"
-                raise RowFault(
-                    QuarantineReason.TOO_LONG,
-                    f"{message}, and the end, which asks for the answer, cannot be cut: {hint}",
-                )
-            return self._max_model_len
+            raise RowFault(
+                QuarantineReason.TOO_LONG,
+                f"{message}, and the end, which asks for the answer, cannot be cut:"
+                " `spec.dataset.overlong: Skip` leaves such rows out",
+            )
         if self.source.overlong is Overlong.SKIP:
             raise RowFault(QuarantineReason.TOO_LONG, message, skipped=True)
         raise ShardError(

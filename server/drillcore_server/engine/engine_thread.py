@@ -78,6 +78,12 @@ class EngineThread(Generic[Result]):
             RequestRefused: its id is in use.
             EngineStopped: the engine is not running.
         """
+        future = self._accept(request)
+        self._begin(request)
+        return future
+
+    def _accept(self, request: Request) -> asyncio.Future[Result]:
+        """What becomes of a request that the engine has not heard of; raises as `submit` does."""
         if not self.is_alive:
             raise EngineStopped("the engine is not running") from self._failure
         if request.request_id in self._futures:
@@ -85,8 +91,11 @@ class EngineThread(Generic[Result]):
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._futures[request.request_id] = future
         future.add_done_callback(lambda done: self.abort(request.request_id) if done.cancelled() else None)
-        self._commands.put(lambda: self._add(request))
         return future
+
+    def _begin(self, request: Request) -> None:
+        """Hands an accepted request to the engine, whose threads may be done with it before this returns."""
+        self._commands.put(lambda: self._add(request))
 
     def abort(self, request_id: int) -> None:
         """Drops a request in whatever state it is; its future raises `RequestAborted`. Unknown ids are ignored."""

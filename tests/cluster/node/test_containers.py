@@ -10,7 +10,7 @@ from drillcore_testcluster.kube_api import Object
 from drillcore_testcluster.node.node import Node
 from drillcore_testcluster.node.pod_processes import process_of
 from drillcore_testcluster.node.recorded import assert_as_played
-from drillcore_testcluster.node.team import LONG, LONG_ROWS, TINY, Team
+from drillcore_testcluster.node.team import LONG, LONG_ROWS, TINY, Team, container_statuses
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -64,9 +64,7 @@ def test_a_server_killed_in_the_middle_is_replaced_by_a_new_pod(team: Team, own_
 
 
 def _ends(pod: Object) -> tuple[Object, Object]:
-    status = pod["status"]
-    entries = [*status["initContainerStatuses"], *status["containerStatuses"]]
-    sidecar, server = (entry["state"]["terminated"] for entry in entries)
+    sidecar, server = (entry["state"]["terminated"] for entry in container_statuses(pod))
     return sidecar, server
 
 

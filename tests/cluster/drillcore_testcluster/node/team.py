@@ -95,10 +95,10 @@ class Team:
                 return now
         raise AssertionError(f"pod {pod['metadata']['name']} is not over")
 
-    def watch(self, pod: Object, timeout_s: int = 240) -> Iterator[Object]:
-        """The pod as it is, and again after every change."""
+    def watch(self, pod: Object) -> Iterator[Object]:
+        """The pod as it is, and again after every change, for four minutes."""
         fields = f"metadata.name={pod['metadata']['name']}"
-        for event in self.cluster.api.watch("Pod", namespace=self.namespace, fieldSelector=fields, timeout_s=timeout_s):
+        for event in self.cluster.api.watch("Pod", namespace=self.namespace, fieldSelector=fields, timeout_s=240):
             yield event["object"]
 
     def verify(self, output: str) -> str:
@@ -108,7 +108,7 @@ class Team:
     def end_of(self, pod: Object, container: str = "server") -> Object:
         """How a container of a pod ended; waits until it has."""
         for now in self.watch(pod):
-            for status in _container_statuses(now):
+            for status in container_statuses(now):
                 if status["name"] == container and (end := status["state"].get("terminated")):
                     ended: Object = end
                     return ended
@@ -119,7 +119,7 @@ class Team:
         selector = f"drillcore.dev/job={job.name},batch.kubernetes.io/job-completion-index={index}"
         for event in self.cluster.api.watch("Pod", namespace=self.namespace, labelSelector=selector, timeout_s=120):
             pod: Object = event["object"]
-            statuses = _container_statuses(pod)
+            statuses = container_statuses(pod)
             runs = statuses and all(status["state"].get("running") for status in statuses)
             if runs and "deletionTimestamp" not in pod["metadata"] and event["type"] != "DELETED":
                 return pod
@@ -171,6 +171,7 @@ class Team:
         self.cluster.api.delete("Pod", name, namespace=self.namespace)
 
 
-def _container_statuses(pod: Object) -> list[Object]:
+def container_statuses(pod: Object) -> list[Object]:
+    """Those of sidecars first, then of containers; empty until kubelet has seen the pod."""
     status = pod.get("status", {})
     return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
