@@ -58,6 +58,10 @@ class WorkQueue(Generic[K]):
         self._cancel_timer(key)
         self._timers[key] = asyncio.get_running_loop().call_at(due_s, self._add_due, key)
 
+    def has_timer(self, key: K) -> bool:
+        """Whether a later look at the key is wished for already."""
+        return key in self._timers
+
     def add_failed(self, key: K, at_least_s: float = 0.0) -> None:
         """Asks for another look after a failure, each time later, up to `MAX_BACKOFF_S`."""
         num_failures = self._failures.get(key, 0)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from drillcore_operator.api.look_slots import LookSlots
 from drillcore_operator.api.metrics import ReportMetrics
 from drillcore_operator.api.throughput_book import ThroughputBook
 from drillcore_operator.api.timed_cache import TimedCache
@@ -40,7 +41,7 @@ class ClusterProgressSink:
         throughput: ThroughputBook,
         metrics: ReportMetrics,
         *,
-        look_after_s: float,
+        look_slots: LookSlots,
         clock_s: Callable[[], float] = time.monotonic,
         unix_time_s: Callable[[], float] = time.time,
     ) -> None:
@@ -49,7 +50,7 @@ class ClusterProgressSink:
         self._progress = progress
         self._throughput = throughput
         self._metrics = metrics
-        self._look_after_s = look_after_s
+        self._look_slots = look_slots
         self._clock_s = clock_s
         self._unix_time_s = unix_time_s
         self._uids: TimedCache[JobKey, str | None] = TimedCache(clock_s, MAX_JOBS)
@@ -64,8 +65,10 @@ class ClusterProgressSink:
         seen = self._progress.seen(key, uid)
         self._throughput.record(uid, seen, self._unix_time_s())
         self._metrics.count(before, seen.shards[report.shard])
-        is_committed = report.state is ShardState.COMMITTED
-        self._queue.add_after(key, COMMITTED_S if is_committed else self._look_after_s)
+        if report.state is ShardState.COMMITTED:
+            self._queue.add_after(key, COMMITTED_S)
+        elif not self._queue.has_timer(key):
+            self._queue.add_after(key, self._look_slots.take())
 
     async def _uid_for(self, key: JobKey, pod: PodIdentity, shard: int) -> str:
         """The job's uid, if the pod is of its child; a job that was made anew has another child."""

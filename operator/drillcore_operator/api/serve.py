@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -9,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from drillcore_operator.api.authorization import ClusterAuthorizer
 from drillcore_operator.api.job_source import ClusterJobSource
+from drillcore_operator.api.look_slots import LookSlots
 from drillcore_operator.api.metrics import ReportMetrics, install_process_metrics
 from drillcore_operator.api.progress_sink import ClusterProgressSink
 from drillcore_operator.api.throughput_book import ThroughputBook
@@ -56,9 +58,8 @@ def build_services(
     install_process_metrics(registry, queue, resync.age_s)
     throughput = ThroughputBook()
     authorizer = ClusterAuthorizer(reviews)
-    sink = ClusterProgressSink(
-        api, queue, progress, throughput, ReportMetrics(registry), look_after_s=settings.status_interval_s
-    )
+    slots = LookSlots(settings.progress_looks_per_second, settings.status_interval_s, time.monotonic)
+    sink = ClusterProgressSink(api, queue, progress, throughput, ReportMetrics(registry), look_slots=slots)
     return Services(
         source=ClusterJobSource(api, progress, throughput, settings.namespaces),
         authorizer=authorizer,
