@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pool_use import PoolUse, watch_pool
 from step_times import StepTimes, watch_steps
 from workload_list import Prompts, Workload
 
@@ -59,7 +60,7 @@ class Extraction:
     seconds: float
     """From the first request to the sidecar's word that the shard is committed."""
     num_tokens: int
-    """Prompt tokens, computed or hit in the prefix cache."""
+    """Tokens of prompts, computed or hit in the prefix cache, and generated ones that were an input."""
     num_computed_tokens: int
     num_samples: int
     num_bytes: int
@@ -68,6 +69,7 @@ class Extraction:
     drain_s: float
     """After the engine's last sample: writing, closing of parts, commit."""
     steps: StepTimes
+    pool: PoolUse
 
 
 def plan_of(workload: Workload, decoder: Decoder) -> CapturePlan:
@@ -83,6 +85,7 @@ def limits_of(workload: Workload, num_blocks: int = 2) -> EngineConfig:
         num_blocks=num_blocks,
         max_num_batched_tokens=workload.max_num_batched_tokens,
         prefix_caching=workload.prefix_caching,
+        max_tokens=workload.max_tokens,
     )
 
 
@@ -94,7 +97,7 @@ def config_of(workload: Workload, decoder: Decoder) -> EngineConfig:
 
 def requests_of(workload: Workload, prompts: Prompts) -> Iterator[Request]:
     """One request a row, made when the engine takes it."""
-    return (Request(row, ids, workload.positions) for row, ids in enumerate(prompts))
+    return (Request(row, ids, workload.positions, max_tokens=workload.max_tokens) for row, ids in enumerate(prompts))
 
 
 def extract(
@@ -120,7 +123,7 @@ def extract(
         memory = register_for(device, producer.buffer)
         engine = Engine(decoder, plan, config_of(workload, decoder), RingSink(producer))
         producer.connect(_CONNECT_TIMEOUT_S)
-        with watch_steps(engine.runner) as steps, _disturbed(sidecar, disturbance):
+        with watch_steps(engine.runner) as steps, watch_pool(engine) as pool, _disturbed(sidecar, disturbance):
             began = time.perf_counter()
             engine.run(requests_of(workload, prompts))
             computed = time.perf_counter()
@@ -137,13 +140,14 @@ def extract(
             raise RuntimeError(f"{workload.name}: {len(prompts)} rows were to be written; the output has {found}")
         return Extraction(
             seconds=ended - began,
-            num_tokens=sum(map(len, prompts)),
+            num_tokens=sum(len(ids) + max(0, workload.max_tokens - 1) for ids in prompts),
             num_computed_tokens=engine.scheduler_counters.computed_tokens,
             num_samples=len(prompts),
             num_bytes=sum(path.stat().st_size for path in output.rglob("*.safetensors")),
             num_steps=engine.scheduler_counters.steps,
             drain_s=ended - computed,
             steps=steps.summary(began),
+            pool=pool,
         )
 
 

@@ -3,6 +3,7 @@
 | name | model | prompts | states |
 |---|---|---|---|
 | W1 | Llama-3.1-8B shape | 512 documents, lognormal, median 900 tokens | layers 2, 16, 29, 32, every token |
+| W1-full-pool | as W1 | as W1, each continued by 320 tokens: more than the blocks hold at once | as W1 |
 | W2 | Qwen3-0.6B shape | 8 sets of W1's documents | layers 2, 14, 25, 28, every token |
 | W3 | as W1 | as W1 | layer 16, every token |
 | W4 | as W1 | 256 documents | all 33 states, every token |
@@ -24,6 +25,7 @@ from drillcore_spec.enums import PositionsKind
 
 Prompts = list[NDArray[np.int64]]
 _NUM_PREFIX_TOKENS, _NUM_COMPLETION_TOKENS, _GROUP_SIZE = 1024, 256, 8
+_MAX_MODEL_LEN, _NUM_CONTINUED_TOKENS = 4096, 320
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ class Workload:
     positions: PositionsKind = PositionsKind.ALL
     prefix_caching: bool = False
     max_num_batched_tokens: int = 8192
-    max_model_len: int = 4096
+    max_model_len: int = _MAX_MODEL_LEN
+    max_tokens: int = 0
+    """Tokens to generate after each prompt."""
     ring_bytes: int = 2 << 30
     yardsticks: tuple[str, ...] = ()
     """Systems without files that it is compared with."""
@@ -50,6 +54,8 @@ class Workload:
     """Whether it is also run as a job in processes of its own, and disturbed."""
     has_peer: bool = False
     """Whether transformers is measured, too."""
+    expected_s: float = 20
+    """Of the end-to-end run, on an H200."""
 
     def prompts(self, vocab_size: int) -> Prompts:
         """Token ids of every row; the same on each call."""
@@ -59,6 +65,11 @@ class Workload:
 def documents(num_documents: int, vocab_size: int) -> Prompts:
     """The first documents of set 0."""
     return _random_ids(document_lengths(0, num_documents), vocab_size)
+
+
+def documents_with_room(num_documents: int, vocab_size: int) -> Prompts:
+    """The first documents of set 0, cut so that each can be continued."""
+    return [ids[: _MAX_MODEL_LEN - _NUM_CONTINUED_TOKENS] for ids in documents(num_documents, vocab_size)]
 
 
 def document_sets(num_sets: int, vocab_size: int) -> Prompts:
@@ -107,6 +118,15 @@ WORKLOADS = (
         has_peer=True,
     ),
     Workload("W4", _LLAMA, tuple(range(33)), documents, 256, ring_bytes=16 << 30),
+    Workload(
+        "W1-full-pool",
+        _LLAMA,
+        _EAGLE_LAYERS,
+        documents_with_room,
+        NUM_DOCUMENTS,
+        max_tokens=_NUM_CONTINUED_TOKENS,
+        expected_s=60,
+    ),
     Workload("W5", _LLAMA, _EAGLE_LAYERS, shared_prefixes, 64, prefix_caching=True, yardsticks=(_FORWARD,)),
 )
 """In the order in which they run: those that decide most come first."""
@@ -123,8 +143,10 @@ def _few_documents(num_documents: int, vocab_size: int) -> Prompts:
 def smoke(workload: Workload) -> Workload:
     """The same job over a tiny model: it shows that the benchmark runs, and measures nothing."""
     layers = tuple(dict.fromkeys(min(layer, 4) for layer in workload.layers))
-    workload = replace(workload, model="tiny", layers=layers, ring_bytes=1 << 20)
+    workload = replace(
+        workload, model="tiny", layers=layers, ring_bytes=1 << 20, max_tokens=min(4, workload.max_tokens)
+    )
     make = workload.make_prompts
-    if make in (documents, document_sets):
+    if make in (documents, documents_with_room, document_sets):
         return replace(workload, make_prompts=_few_documents, count=_SMOKE_DOCUMENTS)
     return replace(workload, count=_SMOKE_COUNTS[make])

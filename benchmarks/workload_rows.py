@@ -52,6 +52,7 @@ def extraction_row(workload: Workload, run: Extraction, parity: Parity, clock: C
         "drain_s": round(run.drain_s, 4),
         "step_times": asdict(run.steps),
         "device_memory": memory(),
+        "pool": asdict(run.pool),
         "parity": asdict(parity),
         **_conditions(clock),
     }

@@ -52,13 +52,13 @@ class Session:
         return ()
 
     def check(self, workload: Workload) -> Iterable[Row]:
-        """Judges the states of some prompts of the workload.
+        """Judges the states of some prompts of the workload, without generated tokens.
 
         Raises:
             RuntimeError: they are wrong; no row of the workload is reported.
         """
         model, peer = self._made()
-        parity = check_parity(workload, model.decoder, peer, self._prompts(workload))
+        parity = check_parity(replace(workload, max_tokens=0), model.decoder, peer, self._prompts(workload))
         _free()
         print(f"{workload.name}: {parity}", flush=True)
         self._parities[workload.name] = parity

@@ -97,7 +97,7 @@ def stages(workloads: Iterable[Workload], places: Places, num_peer_tokens: int) 
         session = sessions[workload.model]
         for system in workload.yardsticks:
             yield Stage(f"{workload.name} {system}", 15, functools.partial(session.yardstick, workload, system))
-        yield Stage(workload.name, 20, functools.partial(session.end_to_end, workload))
+        yield Stage(workload.name, workload.expected_s, functools.partial(session.end_to_end, workload))
     for workload in workloads:
         session = sessions[workload.model]
         if workload.runs_as_job:
