@@ -25,7 +25,7 @@ SYSTEMS = {
     "W3": OURS | {"composed-forward"},
     "W5": OURS,
     "W6": {"drillcore", "transformers"},
-    **{name: {"drillcore"} for name in ("W4", "W6-mid", "start", "W1-job")},
+    **{name: {"drillcore"} for name in ("W4", "W6-mid", "W1-full-pool", "start", "W1-job")},
     **{name: {"drillcore"} for name in ("W1-quiet", "W1-ring-64Mi", "W1-sidecar-paused-10s")},
 }
 
