@@ -11,6 +11,7 @@ from drillcore.records import QuarantineEntry
 from drillcore_server.data.feed import prepared_batches
 from drillcore_server.data.rows import PreparedRow
 from drillcore_server.engine.device import choose_device, compute_dtype, store_dtype
+from drillcore_server.ring.job_file import JobFile
 from drillcore_server.shard.preparation import Preparation, manifest_of, prepare
 from drillcore_server.shard.source import request_of
 from drillcore_server.volumes import Volumes
@@ -81,6 +82,10 @@ def _estimate_shard(
             samples=samples, tokens=tokens, states=states, id_bytes=id_bytes, loss_mask=has_mask
         )
         part_bytes = quantity_bytes(preparation.spec.output.part_size)
+        num_more_parts = size_bytes // part_bytes
+        if preparation.generates:
+            # An upper bound: a writer that is busy leaves a sample to another one, which makes a part of its own.
+            num_more_parts += JobFile.num_writers - 1
         # A part has at least one row, however small output.partSize is.
-        size_bytes += min(size_bytes // part_bytes, samples - 1) * schema.header_block_bytes
+        size_bytes += min(num_more_parts, samples - 1) * schema.header_block_bytes
     return Estimate(samples + quarantined, samples, quarantined, tokens, states, size_bytes)

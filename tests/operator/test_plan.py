@@ -438,6 +438,15 @@ def test_messages_carry_the_clusters_words_and_what_to_do(make: Any) -> None:
     assert "in a new ExtractionJob with the same output" in words
 
 
+def test_an_eviction_that_is_no_disruption_says_what_was_over_its_limit(make: Any) -> None:
+    words = 'Usage of EmptyDir volume "tmp" exceeds the limit "4Mi". '
+    evicted = {"status_reason": "Evicted", "status_message": words}
+    for pod in (make.ended_pod(143, **evicted), make.pod(phase="Failed", **evicted)):
+        decided = make.plan(child=make.child(active=1, num_failed_pods=1), pods=(pod,))
+        assert f"shard 0, pod pod-0: kubelet evicted it: {words}" in message(decided, "PodsReady")
+        assert said(decided)["Disrupted"] == ("False", "NotDisrupted")
+
+
 def test_lost_node_says_how_to_free_the_shard(make: Any) -> None:
     lost = make.pod(phase="Running", disruption=make.disruption("DeletionByTaintManager"), deletion_due=make.now)
     words = message(make.plan(child=make.child(ready=1), pods=(lost,)), "Disrupted")

@@ -15,6 +15,7 @@ from drillcore_server.connector.list_sink import ListSink
 from drillcore_server.engine import Engine, EngineConfig, state_shape
 from drillcore_server.estimate import Estimate, estimate_job
 from drillcore_server.models.loader import load_decoder
+from drillcore_server.ring.job_file import JobFile
 from drillcore_server.shard.preparation import manifest_of, prepare
 from drillcore_server.shard.source import open_requests
 from drillcore_server.volumes import Volumes
@@ -30,6 +31,7 @@ KINDS = {
 }
 NUM_ROWS = 40
 GENERATED = {"maxTokens": 6}
+HEADER_BLOCK_BYTES = 4096
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +112,9 @@ def test_with_generation_the_estimate_is_an_upper_bound(job_of, write_job, tmp_p
     assert estimated.rows_in == written.rows_in
     for name in ("rows_out", "tokens", "states", "bytes"):
         assert getattr(written, name) <= getattr(estimated, name)
-        assert getattr(written, name) >= 0.7 * getattr(estimated, name)
+        # One writer made one part here; in a job each of the others may make one more.
+        headers = (JobFile.num_writers - 1) * HEADER_BLOCK_BYTES if name == "bytes" else 0
+        assert getattr(written, name) >= 0.7 * (getattr(estimated, name) - headers)
 
 
 def test_bytes_are_in_proportion_to_the_states(job_of, write_job, tmp_path):

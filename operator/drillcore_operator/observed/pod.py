@@ -44,6 +44,8 @@ class Pod:
     disruption: Disruption | None = None
     containers: tuple[ContainerStatus, ...] = ()
     """Sidecars first, then containers."""
+    status_reason: str = ""
+    """kubelet's word about the whole pod, such as Evicted."""
     status_message: str = ""
     """kubelet's words about the whole pod, such as those of an eviction."""
 
@@ -66,6 +68,7 @@ class Pod:
             scheduling=conditions.get("PodScheduled"),
             disruption=_disruption(conditions.get("DisruptionTarget")),
             containers=_containers(status),
+            status_reason=status.get("reason") or "",
             status_message=status.get("message") or "",
         )
 

@@ -12,6 +12,7 @@ from drillcore_spec.job import ExtractionJobSpec
 from drillcore_spec.messages import TerminationMessage
 from drillcore_spec.reasons import EXIT_RULES, Reason
 
+_EVICTED = "Evicted"
 _REASON_OF_CODE = {rule.code: rule.reasons[0] for rule in EXIT_RULES}
 
 
@@ -49,7 +50,7 @@ def with_hint(reason: Reason, message: str) -> str:
 
 
 def _failure(pod: Pod, spec: ExtractionJobSpec) -> ShardFailure:
-    reason, what = _out_of_memory(pod, spec) or _server_end(pod)
+    reason, what = _out_of_memory(pod, spec) or _eviction(pod) or _server_end(pod)
     where = f"shard {pod.index}, pod {pod.name}"
     return ShardFailure(pod.index, pod.name, reason, with_hint(reason, f"{where}: {what}"))
 
@@ -67,6 +68,18 @@ def _out_of_memory(pod: Pod, spec: ExtractionJobSpec) -> tuple[Reason, str] | No
             limit = "its limit"
         return Reason.OUT_OF_MEMORY, f"container {container.name} was killed for memory over {limit}"
     return None
+
+
+def _eviction(pod: Pod) -> tuple[Reason, str] | None:
+    """Kubelet's eviction of a pod that wrote more than its volumes may hold.
+
+    That is no disruption, as it would happen again on any node: kubelet sets no condition DisruptionTarget. The server
+    knows only that it was asked to end, or kubelet knows nothing of it any more.
+    Source: kubernetes/pkg/kubelet/eviction/eviction_manager.go, localStorageEviction
+    """
+    if pod.status_reason != _EVICTED:
+        return None
+    return Reason.TERMINATED, f"kubelet evicted it: {pod.status_message}"
 
 
 def _server_end(pod: Pod) -> tuple[Reason, str]:

@@ -28,5 +28,5 @@ HINTS: dict[Reason, str] = {
     Reason.SHM_TOO_SMALL: f"lower ring.size or raise server.resources.memory {SAME_OUTPUT}",
     Reason.OUT_OF_MEMORY: "raise server.resources.memory, or lower ring.size or engine.maxNumBatchedTokens,"
     f" {SAME_OUTPUT}",
-    Reason.TERMINATED: "something asked the pod to stop; the shard is run again",
+    Reason.TERMINATED: "the shard is run again",
 }

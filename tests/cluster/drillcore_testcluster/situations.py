@@ -168,9 +168,14 @@ SITUATIONS: dict[str, Situation] = {
         ("No space left on device", "make room on the volume"),
     ),
     "evicted": Situation(
-        _failed_once("evicted-by-kubelet", message='Usage of EmptyDir volume "ring" exceeds the limit'),
+        _failed_once("evicted-by-kubelet", message="The node was low on resource: memory."),
         *("Disrupted", "True", "Drained"),
-        ('volume "ring" exceeds the limit', "1 pod was disrupted"),
+        ("low on resource: memory", "1 pod was disrupted"),
+    ),
+    "evicted for what it wrote": Situation(
+        _failed_once("evicted-for-what-it-wrote", message='Usage of EmptyDir volume "ring" exceeds the limit'),
+        *("PodsReady", "False", "Terminated"),
+        ("kubelet evicted it", 'volume "ring" exceeds the limit'),
     ),
     "drained": Situation(_drained, "Disrupted", "True", "Drained", ("EvictionByEvictionAPI", "on node played-node")),
     "foreign container": Situation(
