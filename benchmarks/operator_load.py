@@ -25,7 +25,7 @@ from pathlib import Path
 import psutil
 from operator_cluster import Crowd, LoadedCluster, loaded_cluster
 from operator_figures import Figures, Limits, figures
-from operator_samples import Sampler
+from operator_samples import Sample, Sampler
 from operator_shards import Reporters
 
 from drillcore_testcluster.binaries import KUBERNETES_VERSION
@@ -50,7 +50,7 @@ FULL = Load(Crowd(NUM_NAMESPACES, jobs_per_namespace=100, shards_per_job=4), 900
 SMOKE = Load(Crowd(num_namespaces=2, jobs_per_namespace=2, shards_per_job=2), 20.0, 6.0, 3.0, 5.0, 10.0)
 
 
-def measure(cluster: LoadedCluster, load: Load) -> Figures:
+def measure(cluster: LoadedCluster, load: Load) -> tuple[Figures, list[Sample]]:
     """Reports for the whole duration, and what came of it."""
     reporters = Reporters(cluster, load.report_interval_s)
     with ThreadPoolExecutor(1) as thread:
@@ -101,17 +101,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a few jobs for half a minute")
     parser.add_argument("--jobs", type=int, default=FULL.crowd.num_jobs, help=f"a multiple of {NUM_NAMESPACES}")
+    parser.add_argument("--seconds", type=float, help=f"of measurement; default: {FULL.duration_s:g}")
     parser.add_argument("--out", type=Path, help="also write the result here")
+    parser.add_argument("--samples", type=Path, help="write memory, processor time and queue length over time here")
     arguments = parser.parse_args()
     crowd = replace(FULL.crowd, jobs_per_namespace=arguments.jobs // NUM_NAMESPACES)
-    load = SMOKE if arguments.smoke else replace(FULL, crowd=crowd)
+    load = SMOKE if arguments.smoke else replace(FULL, crowd=crowd, duration_s=arguments.seconds or FULL.duration_s)
     begun_s = time.monotonic()
     with loaded_cluster(load.crowd, load.status_interval_s) as cluster:
         setup_s = time.monotonic() - begun_s
         print(f"{load.crowd.num_jobs} jobs run after {setup_s:.0f} s", flush=True)
-        seen = measure(cluster, load)
+        seen, samples = measure(cluster, load)
     text = json.dumps(result(load, seen, setup_s), indent=1)
     print(text)
+    if arguments.samples:
+        arguments.samples.write_text("".join(json.dumps(asdict(sample)) + "\n" for sample in samples))
     if arguments.out:
         arguments.out.write_text(text + "\n")
     broken = Limits(status_interval_s=load.status_interval_s).broken_by(seen)

@@ -43,8 +43,9 @@ async def serve(settings: Settings, credentials: Credentials) -> None:
         reconciler = Reconciler(api, defaults, progress, writer, pacer, lambda: datetime.now(UTC))
         resync = Resync(api, queue, settings.namespaces)
         registry = CollectorRegistry()
+        reviews = Reviews(connection, settings.requests_per_second)
         looks = LookMetrics(registry)
-        status_api = serve_api(settings, api, Reviews(connection), queue, progress, resync, registry)
+        status_api = serve_api(settings, api, reviews, queue, progress, resync, registry)
         loops = [work(queue, reconciler, looks.count_failure) for _ in range(settings.num_workers)]
         await _until_one_ends([*loops, resync.run(settings.resync_interval_s), status_api, watch(settings, queue)])
 

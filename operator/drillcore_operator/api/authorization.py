@@ -10,11 +10,12 @@ import base64
 import binascii
 import hashlib
 import json
+import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from drillcore_operator.api.timed_cache import TimedCache
+from drillcore_operator.api.timed_cache import TimedCache, spread_s
 from drillcore_operator.cluster import Access, ReviewApi, User
 from drillcore_operator.errors import ClusterError, Refused
 from drillcore_spec import names
@@ -22,7 +23,7 @@ from drillcore_status import PodIdentity
 from drillcore_status.errors import Forbidden, Unauthorized, Unavailable
 
 GOOD_TOKEN_S: Final = 300.0
-"""A token's review is kept this long, or until the token expires."""
+"""A token's review is kept for between half of this and all of it, at most until the token expires."""
 BAD_TOKEN_S: Final = 10.0
 """A refusal is kept only to answer a flood of the same token."""
 ACCESS_S: Final = 30.0
@@ -50,8 +51,10 @@ class ClusterAuthorizer:
         reviews: ReviewApi,
         clock_s: Callable[[], float] = time.monotonic,
         unix_time_s: Callable[[], float] = time.time,
+        random_unit: Callable[[], float] = random.random,
     ) -> None:
         self._reviews = reviews
+        self._random_unit = random_unit
         self._unix_time_s = unix_time_s
         self._users: TimedCache[tuple[str, str], User | None] = TimedCache(clock_s, MAX_TOKENS)
         self._access: TimedCache[tuple[str, str], bool] = TimedCache(clock_s, MAX_TOKENS)
@@ -85,7 +88,9 @@ class ClusterAuthorizer:
 
         async def review() -> tuple[User | None, float]:
             user = await _asked(self._reviews.user_of_token(token, [audience] if audience else []))
-            return user, BAD_TOKEN_S if user is None else min(GOOD_TOKEN_S, self._lifetime_s(token))
+            if user is None:
+                return None, BAD_TOKEN_S
+            return user, min(spread_s(GOOD_TOKEN_S, self._random_unit), self._lifetime_s(token))
 
         return await self._users.get((_digest(token), audience), review)
 

@@ -9,7 +9,7 @@ from typing import Final
 from drillcore_operator.api.look_slots import LookSlots
 from drillcore_operator.api.metrics import ReportMetrics
 from drillcore_operator.api.throughput_book import ThroughputBook
-from drillcore_operator.api.timed_cache import TimedCache
+from drillcore_operator.api.timed_cache import TimedCache, spread_s
 from drillcore_operator.cluster import ClusterApi
 from drillcore_operator.errors import ClusterError
 from drillcore_operator.keys import JobKey
@@ -87,4 +87,4 @@ class ClusterProgressSink:
             document = await self._api.get_resource(*key)
         except ClusterError as error:
             raise Unavailable("the API server does not answer now", retry_after_s=RETRY_AFTER_S) from error
-        return (None, MISSING_S) if document is None else (str(document["metadata"]["uid"]), UID_S)
+        return (None, MISSING_S) if document is None else (str(document["metadata"]["uid"]), spread_s(UID_S))

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+def spread_s(most_s: float, random_unit: Callable[[], float] = random.random) -> float:
+    """A time of between half and all of `most_s`: answers that were asked for at once do not end at once."""
+    return most_s * (1 - random_unit() / 2)
 
 
 class TimedCache(Generic[K, V]):

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from drillcore_operator.cluster.connection import Connection
+from drillcore_operator.cluster.rate import Rate
 
 Document = dict[str, Any]
 
 _TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+SHARE = 0.5
+"""Of the operator's rate: when the tokens of thousands of pods come at once, the jobs are looked at on."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,9 @@ class ReviewApi(Protocol):
 class Reviews:
     """`ReviewApi` at a real API server; needs what system:auth-delegator may."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, requests_per_second: float) -> None:
         self._connection = connection
+        self._rate = Rate(SHARE * requests_per_second)
 
     async def user_of_token(self, token: str, audiences: Sequence[str] = ()) -> User | None:
         """A TokenReview; an authenticator that ignores audiences gives none back, which is a no."""
@@ -66,7 +70,7 @@ class Reviews:
         if audiences:
             spec["audiences"] = list(audiences)
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
-        status = (await self._connection.request("POST", _TOKEN_REVIEWS, body=body)).get("status") or {}
+        status = (await self._asked(_TOKEN_REVIEWS, body)).get("status") or {}
         if not status.get("authenticated"):
             return None
         if audiences and not set(audiences) & set(status.get("audiences") or ()):
@@ -88,5 +92,9 @@ class Reviews:
             },
         }
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        answer = await self._connection.request("POST", _ACCESS_REVIEWS, body=body)
+        answer = await self._asked(_ACCESS_REVIEWS, body)
         return bool(answer["status"].get("allowed")) and not answer["status"].get("denied")
+
+    async def _asked(self, path: str, body: Document) -> Document:
+        await self._rate.turn()
+        return await self._connection.request("POST", path, body=body)

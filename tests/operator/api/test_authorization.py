@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import random
 
 import pytest
 
@@ -65,7 +66,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def authorizer(reviews, clock) -> ClusterAuthorizer:
-    return ClusterAuthorizer(reviews, clock_s=clock, unix_time_s=clock)
+    return ClusterAuthorizer(reviews, clock_s=clock, unix_time_s=clock, random_unit=lambda: 0.0)
 
 
 def test_a_reader_may_read_where_the_cluster_says_so_and_nowhere_else(authorizer):
@@ -92,6 +93,23 @@ def test_a_token_is_reviewed_once_in_five_minutes_however_many_ask(authorizer, r
     clock.now_s += 2
     asyncio.run(authorizer.check_reader("reader", "team-a"))
     assert len(reviews.token_questions) == 2
+
+
+def test_tokens_that_came_at_once_are_not_reviewed_again_at_once(reviews, clock):
+    authorizer = ClusterAuthorizer(reviews, clock_s=clock, unix_time_s=clock, random_unit=random.Random(0).random)
+    tokens = [f"reader.{number}" for number in range(300)]
+    asked = []
+
+    for _ in range(60):
+        before = len(reviews.token_questions)
+        for token in tokens:
+            asyncio.run(authorizer.check_reader(token, "team-a"))
+        asked.append(len(reviews.token_questions) - before)
+        clock.now_s += 10.0
+
+    assert asked[0] == len(tokens)
+    assert max(asked[1:]) <= len(tokens) / 6
+    assert sum(asked[1:31]) >= len(tokens)
 
 
 def test_access_is_reviewed_again_after_half_a_minute(authorizer, reviews, clock):
