@@ -51,7 +51,7 @@ SMOKE = Load(Crowd(num_namespaces=2, jobs_per_namespace=2, shards_per_job=2), 20
 
 
 def measure(cluster: LoadedCluster, load: Load) -> tuple[Figures, list[Sample]]:
-    """Reports for the whole duration, and what came of it."""
+    """Reports for the whole duration, what came of it, and the operator over that time."""
     reporters = Reporters(cluster, load.report_interval_s)
     with ThreadPoolExecutor(1) as thread:
         reporting = thread.submit(asyncio.run, reporters.run(load.warm_up_s + load.duration_s))
@@ -64,7 +64,8 @@ def measure(cluster: LoadedCluster, load: Load) -> tuple[Figures, list[Sample]]:
             end_s = time.time()
         reporting.result()
     changed = sum(1 for job, told in cluster.conditions().items() if before[job] != told)
-    return figures(cluster, sampler.samples, reporters, (start_s, end_s), load.settled_after_s, changed)
+    span_s = (start_s, end_s)
+    return figures(cluster, sampler.samples, reporters, span_s, load.settled_after_s, changed), sampler.samples
 
 
 def result(load: Load, seen: Figures, setup_s: float) -> dict[str, object]:
