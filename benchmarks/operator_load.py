@@ -46,7 +46,7 @@ class Load:
 
 
 NUM_NAMESPACES = 10
-FULL = Load(Crowd(NUM_NAMESPACES, jobs_per_namespace=100, shards_per_job=4), 900.0, 60.0, 30.0, 15.0, 300.0)
+FULL = Load(Crowd(NUM_NAMESPACES, jobs_per_namespace=100, shards_per_job=4), 900.0, 120.0, 30.0, 15.0, 300.0)
 SMOKE = Load(Crowd(num_namespaces=2, jobs_per_namespace=2, shards_per_job=2), 20.0, 6.0, 3.0, 5.0, 10.0)
 
 

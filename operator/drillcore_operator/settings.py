@@ -48,7 +48,7 @@ class Settings(BaseModel):
     """How often all jobs are listed and looked at, as a safety net below the watches."""
     status_interval_s: Annotated[float, Field(ge=0)] = 15.0
     """Progress alone changes a job's status at most this often; a condition does so at once."""
-    progress_looks_per_second: Annotated[float, Field(gt=0)] = 30.0
+    progress_looks_per_second: Annotated[float, Field(gt=0)] = 20.0
     """Most looks a second at jobs of which nothing but progress is known, all jobs together.
 
     A look is two reads and a write. With more jobs than this times the status interval each is written less often.
