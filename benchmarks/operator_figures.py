@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -31,6 +32,8 @@ class Figures:
     jobs_written: int
     shortest_status_interval_s: float
     """Between two writes of one job's status."""
+    longest_status_interval_s: float
+    """So far a status is behind the reports, at worst."""
     jobs_with_changed_conditions: int
     """Their conditions are others at the end: such a write need not wait."""
     looks_per_s: float
@@ -83,6 +86,7 @@ def figures(
     first, last = samples[0], samples[-1]
     calls = _between(calls_of(cluster.control_plane.audit_log, CLUSTER_WIDE.user), span_s)
     writes = [call for call in calls if call.resource == STATUS]
+    intervals_s = _intervals_s(writes)
     looks = {le: last.looks_within[le] - first.looks_within[le] for le in last.looks_within}
     return Figures(
         reports_per_s=round(len(reporters.latencies_s) / duration_s, 1),
@@ -90,7 +94,8 @@ def figures(
         report_latency_p99_s=round(_percentile(reporters.latencies_s, 0.99), 3),
         status_writes_per_s=round(len(writes) / duration_s, 1),
         jobs_written=len({(call.namespace, call.name) for call in writes}),
-        shortest_status_interval_s=round(_shortest_interval_s(writes), 3),
+        shortest_status_interval_s=round(min(intervals_s, default=math.inf), 3),
+        longest_status_interval_s=round(max(intervals_s, default=math.inf), 3),
         jobs_with_changed_conditions=num_changed,
         looks_per_s=round(max(looks.values()) / duration_s, 1),
         queue_delay_p99_s=_bucket_of(looks, 0.99),
@@ -107,11 +112,11 @@ def _between(calls: list[Call], span_s: tuple[float, float]) -> list[Call]:
     return [call for call in calls if first <= call.time <= last]
 
 
-def _shortest_interval_s(writes: list[Call]) -> float:
+def _intervals_s(writes: list[Call]) -> list[float]:
     times_s: dict[tuple[str, str], list[float]] = defaultdict(list)
     for call in writes:
         times_s[call.namespace, call.name].append(datetime.fromisoformat(call.time).timestamp())
-    return min((b - a for times in times_s.values() for a, b in pairwise(sorted(times))), default=float("inf"))
+    return [b - a for times in times_s.values() for a, b in pairwise(sorted(times))]
 
 
 def _bucket_of(within: dict[float, float], part: float) -> float:

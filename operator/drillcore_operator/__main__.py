@@ -19,6 +19,7 @@ from drillcore_operator.errors import SettingsError
 from drillcore_operator.keys import JobKey
 from drillcore_operator.pacer import Pacer
 from drillcore_operator.progress import ProgressBook
+from drillcore_operator.progress_looks import ProgressLooks
 from drillcore_operator.reconciler import Reconciler
 from drillcore_operator.settings import Settings
 from drillcore_operator.status_writer import StatusWriter
@@ -44,10 +45,12 @@ async def serve(settings: Settings, credentials: Credentials) -> None:
         resync = Resync(api, queue, settings.namespaces)
         registry = CollectorRegistry()
         reviews = Reviews(connection, settings.requests_per_second)
-        looks = LookMetrics(registry)
-        status_api = serve_api(settings, api, reviews, queue, progress, resync, registry)
-        loops = [work(queue, reconciler, looks.count_failure) for _ in range(settings.num_workers)]
-        await _until_one_ends([*loops, resync.run(settings.resync_interval_s), status_api, watch(settings, queue)])
+        metrics = LookMetrics(registry)
+        looks = ProgressLooks(queue, settings.progress_looks_per_second, settings.status_interval_s)
+        status_api = serve_api(settings, api, reviews, queue, looks, progress, resync, registry)
+        workers = [work(queue, reconciler, metrics.count_failure) for _ in range(settings.num_workers)]
+        lists = resync.run(settings.resync_interval_s)
+        await _until_one_ends([*workers, looks.run(), lists, status_api, watch(settings, queue)])
 
 
 async def _until_one_ends(loops: Sequence[Coroutine[Any, Any, None]]) -> None:

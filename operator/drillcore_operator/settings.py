@@ -51,7 +51,8 @@ class Settings(BaseModel):
     progress_looks_per_second: Annotated[float, Field(gt=0)] = 20.0
     """Most looks a second at jobs of which nothing but progress is known, all jobs together.
 
-    A look is two reads and a write. With more jobs than this times the status interval each is written less often.
+    A look is two reads and a write. With more jobs than this times the status interval, or when the API server is slow,
+    each job's status follows its progress later.
     """
     requests_per_second: Annotated[float, Field(gt=0)] = 200.0
     """Most API requests a second, all jobs together: a share of the API server that never hurts others."""

@@ -58,9 +58,10 @@ class WorkQueue(Generic[K]):
         self._cancel_timer(key)
         self._timers[key] = asyncio.get_running_loop().call_at(due_s, self._add_due, key)
 
-    def has_timer(self, key: K) -> bool:
-        """Whether a later look at the key is wished for already."""
-        return key in self._timers
+    def is_due_within(self, key: K, delay_s: float) -> bool:
+        """Whether a later look at the key is wished for already, in this time."""
+        timer = self._timers.get(key)
+        return timer is not None and timer.when() <= _loop_time_s() + delay_s
 
     def add_failed(self, key: K, at_least_s: float = 0.0) -> None:
         """Asks for another look after a failure, each time later, up to `MAX_BACKOFF_S`."""

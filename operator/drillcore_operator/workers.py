@@ -93,7 +93,6 @@ class Resync:
             ClusterError: the API server did not give the list.
         """
         for namespace in self._namespaces:
-            for document in await self._api.list_resources(namespace):
-                metadata = document["metadata"]
-                self._queue.add_after(JobKey(metadata["namespace"], metadata["name"]), random.uniform(0, spread_s))
+            for key in await self._api.list_keys(namespace):
+                self._queue.add_after(key, random.uniform(0, spread_s))
         self._last_s = asyncio.get_running_loop().time()

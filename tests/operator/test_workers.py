@@ -64,14 +64,14 @@ class Jobs:
     """A cluster with some jobs, away at first if told so."""
 
     def __init__(self, count: int, failures: int = 0) -> None:
-        self.documents = [{"metadata": {"namespace": "default", "name": f"job-{n}"}} for n in range(count)]
+        self.keys = [JobKey("default", f"job-{n}") for n in range(count)]
         self.failures = failures
 
-    async def list_resources(self, namespace: str | None) -> list[dict[str, Any]]:
+    async def list_keys(self, namespace: str | None) -> list[JobKey]:
         if self.failures:
             self.failures -= 1
             raise ClusterError("away")
-        return self.documents
+        return self.keys
 
 
 def test_the_first_list_has_every_job_looked_at_at_once() -> None:

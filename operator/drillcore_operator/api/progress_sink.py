@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from drillcore_operator.api.look_slots import LookSlots
 from drillcore_operator.api.metrics import ReportMetrics
 from drillcore_operator.api.throughput_book import ThroughputBook
 from drillcore_operator.api.timed_cache import TimedCache, spread_s
@@ -14,6 +13,7 @@ from drillcore_operator.cluster import ClusterApi
 from drillcore_operator.errors import ClusterError
 from drillcore_operator.keys import JobKey
 from drillcore_operator.progress import ProgressBook
+from drillcore_operator.progress_looks import ProgressLooks
 from drillcore_operator.work_queue import WorkQueue
 from drillcore_spec import names
 from drillcore_spec.enums import ShardState
@@ -41,7 +41,7 @@ class ClusterProgressSink:
         throughput: ThroughputBook,
         metrics: ReportMetrics,
         *,
-        look_slots: LookSlots,
+        looks: ProgressLooks,
         clock_s: Callable[[], float] = time.monotonic,
         unix_time_s: Callable[[], float] = time.time,
     ) -> None:
@@ -50,7 +50,7 @@ class ClusterProgressSink:
         self._progress = progress
         self._throughput = throughput
         self._metrics = metrics
-        self._look_slots = look_slots
+        self._looks = looks
         self._clock_s = clock_s
         self._unix_time_s = unix_time_s
         self._uids: TimedCache[JobKey, str | None] = TimedCache(clock_s, MAX_JOBS)
@@ -67,8 +67,8 @@ class ClusterProgressSink:
         self._metrics.count(before, seen.shards[report.shard])
         if report.state is ShardState.COMMITTED:
             self._queue.add_after(key, COMMITTED_S)
-        elif not self._queue.has_timer(key):
-            self._queue.add_after(key, self._look_slots.take())
+        else:
+            self._looks.wish(key)
 
     async def _uid_for(self, key: JobKey, pod: PodIdentity, shard: int) -> str:
         """The job's uid, if the pod is of its child; a job that was made anew has another child."""

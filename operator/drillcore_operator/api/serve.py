@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -10,13 +9,13 @@ from prometheus_client import CollectorRegistry
 
 from drillcore_operator.api.authorization import ClusterAuthorizer
 from drillcore_operator.api.job_source import ClusterJobSource
-from drillcore_operator.api.look_slots import LookSlots
 from drillcore_operator.api.metrics import ReportMetrics, install_process_metrics
 from drillcore_operator.api.progress_sink import ClusterProgressSink
 from drillcore_operator.api.throughput_book import ThroughputBook
 from drillcore_operator.cluster import ClusterApi, ReviewApi
 from drillcore_operator.keys import JobKey
 from drillcore_operator.progress import ProgressBook
+from drillcore_operator.progress_looks import ProgressLooks
 from drillcore_operator.settings import Settings
 from drillcore_operator.work_queue import WorkQueue
 from drillcore_operator.workers import Resync
@@ -35,12 +34,13 @@ async def serve_api(
     api: ClusterApi,
     reviews: ReviewApi,
     queue: WorkQueue[JobKey],
+    looks: ProgressLooks,
     progress: ProgressBook,
     resync: Resync,
     registry: CollectorRegistry,
 ) -> None:
     """Serves until it is cancelled."""
-    services = build_services(settings, api, reviews, queue, progress, resync, registry)
+    services = build_services(settings, api, reviews, queue, looks, progress, resync, registry)
     server = make_server(create_app(services), ALL_INTERFACES, settings.api_port, _tls(settings))
     await serve(server)
 
@@ -50,6 +50,7 @@ def build_services(
     api: ClusterApi,
     reviews: ReviewApi,
     queue: WorkQueue[JobKey],
+    looks: ProgressLooks,
     progress: ProgressBook,
     resync: Resync,
     registry: CollectorRegistry,
@@ -58,8 +59,7 @@ def build_services(
     install_process_metrics(registry, queue, resync.age_s)
     throughput = ThroughputBook()
     authorizer = ClusterAuthorizer(reviews)
-    slots = LookSlots(settings.progress_looks_per_second, settings.status_interval_s, time.monotonic)
-    sink = ClusterProgressSink(api, queue, progress, throughput, ReportMetrics(registry), look_slots=slots)
+    sink = ClusterProgressSink(api, queue, progress, throughput, ReportMetrics(registry), looks=looks)
     return Services(
         source=ClusterJobSource(api, progress, throughput, settings.namespaces),
         authorizer=authorizer,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Protocol
 
-from drillcore_operator.cluster.connection import Connection
+from drillcore_operator.cluster.connection import JSON, Connection
 from drillcore_operator.errors import NotFound
+from drillcore_operator.keys import JobKey
 from drillcore_spec import names
 
 Document = dict[str, Any]
@@ -15,6 +16,7 @@ PAGE_SIZE = 500
 """Objects in one answer of a list."""
 MERGE_PATCH = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 KUEUE_API = "kueue.x-k8s.io/v1beta1"
 LABEL_WORKLOAD_JOB_UID = "kueue.x-k8s.io/job-uid"
 
@@ -24,6 +26,9 @@ class ClusterApi(Protocol):
 
     async def list_resources(self, namespace: str | None) -> list[Document]:
         """All ExtractionJobs of a namespace; None: of all."""
+
+    async def list_keys(self, namespace: str | None) -> list[JobKey]:
+        """The names of all ExtractionJobs of a namespace; None: of all."""
 
     async def get_resource(self, namespace: str, name: str) -> Document | None:
         """An ExtractionJob; None: there is none."""
@@ -78,6 +83,14 @@ class Cluster:
     async def list_resources(self, namespace: str | None) -> list[Document]:
         """All ExtractionJobs, page by page."""
         return await self._list(_path(names.API_VERSION, names.PLURAL, namespace), {})
+
+    async def list_keys(self, namespace: str | None) -> list[JobKey]:
+        """Their metadata alone, page by page: specs and statuses of thousands would be read for nothing."""
+        path = _path(names.API_VERSION, names.PLURAL, namespace)
+        keys: list[JobKey] = []
+        async for page in self._pages(path, {}, accept=METADATA_ONLY):
+            keys += [JobKey(each["metadata"]["namespace"], each["metadata"]["name"]) for each in page]
+        return keys
 
     async def get_resource(self, namespace: str, name: str) -> Document | None:
         """One ExtractionJob."""
@@ -165,14 +178,16 @@ class Cluster:
             return None
 
     async def _list(self, path: str, params: dict[str, str]) -> list[Document]:
-        items: list[Document] = []
+        return [item async for page in self._pages(path, params) for item in page]
+
+    async def _pages(self, path: str, params: dict[str, str], accept: str = JSON) -> AsyncIterator[list[Document]]:
         params = params | {"limit": str(PAGE_SIZE)}
         while True:
-            page = await self._connection.request("GET", path, params=params)
-            items += page["items"]
+            page = await self._connection.request("GET", path, params=params, accept=accept)
+            yield page["items"]
             token = page["metadata"].get("continue")
             if not token:
-                return items
+                return
             params = params | {"continue": token}
 
     async def _patch(self, path: str, body: Document) -> None:

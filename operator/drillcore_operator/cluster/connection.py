@@ -32,6 +32,8 @@ _DENIED = re.compile(r"denied (the )?request")
 Source: k8s.io/apiserver/pkg/admission/plugin/policy/validating and .../plugin/webhook/errors.
 """
 
+JSON = "application/json"
+
 Document = dict[str, Any]
 
 
@@ -64,7 +66,8 @@ class Connection:
         path: str,
         *,
         body: Document | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
         params: dict[str, str] | None = None,
     ) -> Document:
         """One request, tried once; retries are the work queue's.
@@ -79,7 +82,7 @@ class Connection:
                 path,
                 content=None if body is None else json.dumps(body),
                 params=(params or {}) | {"timeout": f"{SERVER_TIMEOUT_S}s"},
-                headers={"Content-Type": content_type} | self._credentials.authorization(),
+                headers={"Content-Type": content_type, "Accept": accept} | self._credentials.authorization(),
             )
         except httpx.TransportError as error:
             raise Unavailable(f"{method} {path}: {type(error).__name__}: {error}") from error

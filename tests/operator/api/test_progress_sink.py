@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
-from drillcore_operator.api.look_slots import LookSlots
 from drillcore_operator.api.metrics import ReportMetrics
 from drillcore_operator.api.progress_sink import ClusterProgressSink
 from drillcore_operator.api.throughput_book import ThroughputBook
@@ -44,13 +43,18 @@ class PlayedQueue:
     def add_after(self, key: JobKey, delay_s: float) -> None:
         self.wishes.append((key, delay_s))
 
-    def has_timer(self, key: JobKey) -> bool:
-        return bool(self.wishes)
+
+class PlayedLooks:
+    def __init__(self) -> None:
+        self.wishes: list[JobKey] = []
+
+    def wish(self, key: JobKey) -> None:
+        self.wishes.append(key)
 
 
 class Setup:
     def __init__(self) -> None:
-        self.api, self.queue, self.now_s = PlayedApi(), PlayedQueue(), 0.0
+        self.api, self.queue, self.looks, self.now_s = PlayedApi(), PlayedQueue(), PlayedLooks(), 0.0
         self.progress, self.throughput, self.registry = ProgressBook(), ThroughputBook(), CollectorRegistry()
         metrics = ReportMetrics(self.registry)
         clock: Callable[[], float] = lambda: self.now_s  # noqa: E731
@@ -60,7 +64,7 @@ class Setup:
             self.progress,
             self.throughput,
             metrics,
-            look_slots=LookSlots(2.0, 15.0, clock),
+            looks=self.looks,
             clock_s=clock,
             unix_time_s=clock,
         )
@@ -77,39 +81,21 @@ def setup() -> Setup:
     return Setup()
 
 
-def test_a_report_is_in_the_book_and_the_job_is_looked_at_when_a_status_may_be_written(setup):
+def test_a_report_is_in_the_book_and_a_look_at_the_job_is_wished_for(setup):
     setup.take(3)
     assert setup.progress.seen(KEY, "uid-1").shards[0].rows_done == 3
-    assert setup.queue.wishes == [(KEY, 15.0)]
-
-
-def test_reports_of_a_job_that_will_be_looked_at_take_no_slot(setup):
-    setup.take(3)
-    setup.take(4)
-    assert setup.queue.wishes == [(KEY, 15.0)]
-    setup.queue.wishes.clear()  # the look was had
-    setup.now_s = 15.0
-    setup.take(5)
-    assert setup.queue.wishes == [(KEY, 15.0)]
-
-
-def test_looks_at_progress_are_evenly_apart_however_many_jobs_report():
-    now_s = 100.0
-    slots = LookSlots(2.0, 15.0, lambda: now_s)
-    assert [slots.take() for _ in range(4)] == [15.0, 15.5, 16.0, 16.5]
-    now_s = 110.0  # the last taken slot is at 116.5, before the least delay's end
-    assert slots.take() == 15.0
+    assert (setup.looks.wishes, setup.queue.wishes) == ([KEY], [])
 
 
 def test_a_commit_is_looked_at_at_once(setup):
     setup.take(3, state="Committed")
-    assert setup.queue.wishes == [(KEY, 1.0)]
+    assert (setup.looks.wishes, setup.queue.wishes) == ([], [(KEY, 1.0)])
 
 
 def test_a_report_that_is_no_news_wakes_nobody(setup):
     setup.take(3)
     setup.take(3)
-    assert len(setup.queue.wishes) == 1
+    assert setup.looks.wishes == [KEY]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +112,7 @@ def test_a_pod_reports_for_its_own_shard_only(setup, pod):
     with pytest.raises(Forbidden):
         setup.take(3, pod=pod)
     assert setup.progress.seen(KEY, "uid-1").shards == {}
-    assert setup.queue.wishes == []
+    assert (setup.looks.wishes, setup.queue.wishes) == ([], [])
 
 
 def test_the_uid_is_read_once_for_many_reports(setup):
