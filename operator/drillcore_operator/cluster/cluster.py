@@ -184,7 +184,7 @@ class Cluster:
         params = params | {"limit": str(PAGE_SIZE)}
         while True:
             page = await self._connection.request("GET", path, params=params, accept=accept)
-            yield page["items"]
+            yield page["items"] or []  # null in an empty list of metadata
             token = page["metadata"].get("continue")
             if not token:
                 return

@@ -21,20 +21,21 @@ def test_keys_over_several_pages_are_those_of_all_jobs(
     crd: object, api: KubeApi, accounts: SuiteAccounts, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "PAGE_SIZE", 2)
+    assert asyncio.run(_listed(accounts, namespace)) == ([], [], [])
     names = [f"job-{number}" for number in range(NUM_JOBS)]
     for name in names:
         JobUnderTest(api, namespace, name).create()
+    keys = [JobKey(namespace, name) for name in names]
+    assert asyncio.run(_listed(accounts, namespace)) == (keys, keys, names)
 
-    async def listed() -> tuple[list[JobKey], list[JobKey], list[str]]:
-        async with Connection(Credentials.from_kubeconfig(accounts.cluster_wide), 100.0) as connection:
-            reader = Cluster(connection)
-            documents = await reader.list_resources(namespace)
-            return (
-                await reader.list_keys(namespace),
-                [key for key in await reader.list_keys(None) if key.namespace == namespace],
-                [document["metadata"]["name"] for document in documents if document["spec"]],
-            )
 
-    of_namespace, of_all, whole = asyncio.run(listed())
-    assert of_namespace == of_all == [JobKey(namespace, name) for name in names]
-    assert whole == names
+async def _listed(accounts: SuiteAccounts, namespace: str) -> tuple[list[JobKey], list[JobKey], list[str]]:
+    """The namespace's keys, the same keys among those of the cluster, and the names of whole jobs."""
+    async with Connection(Credentials.from_kubeconfig(accounts.cluster_wide), 100.0) as connection:
+        reader = Cluster(connection)
+        documents = await reader.list_resources(namespace)
+        return (
+            await reader.list_keys(namespace),
+            [key for key in await reader.list_keys(None) if key.namespace == namespace],
+            [document["metadata"]["name"] for document in documents if document["spec"]],
+        )
