@@ -50,7 +50,7 @@ class Shard:
         metadata = pod["metadata"]
         index = int(metadata["annotations"][names.ANNOTATION_COMPLETION_INDEX])
         about = {"name": metadata["name"], "uid": metadata["uid"]}
-        started_unix_s = datetime.fromisoformat(pod["status"]["startTime"]).timestamp()
+        started_unix_s = datetime.fromisoformat(metadata["creationTimestamp"]).timestamp()
         place = (metadata["namespace"], metadata["labels"][names.LABEL_JOB], index)
         return cls(*place, about, renewed_unix_s=started_unix_s)
 
